@@ -2,9 +2,9 @@
 /*
  * adopt_scene.c - a kvmm that dies and is adopted
  *
- * What happened is read in the log: it is written by the processes in their
- * order.  To do something between a death and the next start hold is stopped,
- * and goes on when it is done.
+ * The tests read the course of events in the log, to which all processes write
+ * in order.  To act between a death and the next start, a test stops hold and
+ * continues it afterwards.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -33,7 +33,7 @@ void adopt_world(const char *adopt, const char *resume_ms, ...)
 	va_list ap;
 	u32 n = 0;
 
-	/* A step is long where a CPU stands in for a GPU, and others compute. */
+	/* A step takes long where a CPU stands in for a GPU, beside other processes. */
 	if (rig_on_gpu()) {
 		more[n++] = "--step-deadline-ms";
 		more[n++] = "600000";
@@ -49,7 +49,7 @@ void adopt_world(const char *adopt, const char *resume_ms, ...)
 		  resume_ms, more[0], more[1], more[2], more[3], more[4],
 		  more[5], more[6], more[7], more[8], more[9], NULL);
 	snprintf(area, sizeof(area), "%s/area", adopt_rig.dir);
-	/* The daemon may die of it, and the area be there all the same. */
+	/* The daemon may die of swapon although the area was added. */
 	for (n = 0; n < 3 && rig_value(&adopt_rig, "meminfo", "SwapTotal") <= 0;
 	     n++) {
 		j = job_start(&adopt_rig, "kvctl", "swapon", area, "--size",
@@ -76,7 +76,7 @@ char *adopt_log(void)
 
 const char *adopt_log_end(void)
 {
-	const size_t most = 3000;	/* what a failure may say */
+	const size_t most = 3000;	/* longest text of a failure */
 	char *log = adopt_log();
 	const size_t n = strlen(log);
 
@@ -143,7 +143,7 @@ void adopt_kill(void)
 	adopt_await_logged("kvmm: ready:", ready);
 }
 
-/* Was process @pid started to tell the layout of its arena? */
+/* Was process @pid started to print the layout of its arena? */
 static bool is_asked(const char *pid)
 {
 	char path[64], args[256] = "", *arg;
@@ -193,7 +193,7 @@ void adopt_kill_and(void (*fn)(void *arg), void *arg)
 		 (int)old);
 	kill(adopt_rig.hold, SIGSTOP);
 	ck_assert_int_eq(kill(old, SIGKILL), 0);
-	/* A zombie has nothing open any more. */
+	/* A zombie has no open files any more. */
 	snprintf(path, sizeof(path), "/proc/%d/maps", (int)old);
 	for (;;) {
 		char *maps = slurp(path);
@@ -240,7 +240,7 @@ int adopt_kept(const char *name)
 	const u64 end = now_ms() + ADOPT_WAIT_MS * time_scale();
 	int fd;
 
-	/* hold reads what was deposited when it is its turn. */
+	/* hold takes a deposit in some later turn of its loop. */
 	while ((fd = kept_find(name)) < 0) {
 		ck_assert_msg(now_ms() < end, "hold keeps no %s", name);
 		nap_ms(1);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * census.c - what the processes of a rig hold
+ * census.c - resources that the processes of a rig hold
  *
  * All of it is read from /proc.  A process belongs to a rig when its
- * environment has the rig's directory: so it is found whoever is its parent.
+ * environment has the rig's directory; its parent does not matter.
  */
 #include <dirent.h>
 #include <stdarg.h>
@@ -16,7 +16,7 @@
 
 #define ANON_SLACK_KIB	8192	/* of an allocator's caches */
 
-/* Whole file with its length, since some hold zeros; to be freed. */
+/* Read a whole file, which may contain zeros, and its length; to be freed. */
 static char *read_all(const char *path, size_t *len)
 {
 	FILE *f = fopen(path, "re");
@@ -79,7 +79,7 @@ static void count_fds(struct census *c, struct census_proc *p)
 		to[max(n, (ssize_t)0)] = '\0';
 		if (strncmp(to, "/memfd:", 7) || stat(path, &st))
 			continue;
-		/* The records' pages are there from their first use on. */
+		/* Pages of the arena appear with their first use: they do not count. */
 		memfd_add(c, st.st_ino, strncmp(to + 7, "kvmm-arena", 10) ?
 			  (u64)st.st_blocks / 2 : 0);
 	}
@@ -102,7 +102,7 @@ static void count_maps(struct census *c, struct census_proc *p)
 			   &ino) != 3)
 			continue;
 		p->shared += (to - from) >> 10;
-		/* Those that are open were counted before. */
+		/* count_fds() has counted the open memfds before. */
 		memfd_add(c, ino, 0);
 	}
 	free(line);
@@ -110,7 +110,7 @@ static void count_maps(struct census *c, struct census_proc *p)
 		fclose(f);
 }
 
-/* A number of /proc/PID/status; 0 when it is not there. */
+/* A number of /proc/PID/status; 0 when the key is missing. */
 static u64 status_value(const char *text, const char *key)
 {
 	const char *at = strstr(text, key);
@@ -118,7 +118,7 @@ static u64 status_value(const char *text, const char *key)
 	return at ? strtoull(at + strlen(key), NULL, 10) : 0;
 }
 
-/* Workers of io_uring come and go as the kernel likes. */
+/* Workers of io_uring do not count: the kernel starts and ends them. */
 static u32 count_threads(pid_t pid)
 {
 	char dir[64], path[400], *name;
@@ -190,7 +190,7 @@ static void find_procs(struct census *c, const struct rig *r)
 	}
 	closedir(d);
 	qsort(c->proc, c->nr_procs, sizeof(c->proc[0]), by_name_and_age);
-	/* Open ones of all first: their size can be seen. */
+	/* Descriptors of all processes first: their memfds have a known size. */
 	for (i = 0; i < c->nr_procs; i++)
 		count_fds(c, &c->proc[i]);
 	for (i = 0; i < c->nr_procs; i++)
@@ -218,7 +218,7 @@ static void count_mounts(struct census *c, const struct rig *r)
 
 	snprintf(path, sizeof(path), "/proc/%d/mountinfo", r->hold);
 	f = fopen(path, "re");
-	/* Those of other runs come and go meanwhile. */
+	/* Mounts of other runs come and go meanwhile. */
 	while (f && getline(&line, &cap, f) > 0)
 		c->mounts += strstr(line, r->dir) != NULL;
 	free(line);
@@ -264,7 +264,7 @@ const struct census_proc *census_proc(const struct census *c, pid_t pid)
 
 /* ---- two of them ---- */
 
-/* A sanitizer keeps for a while what was freed. */
+/* A sanitizer keeps freed memory for a while. */
 static bool is_sanitized(void)
 {
 	const char *scale = getenv("KVMM_TIME_SCALE");

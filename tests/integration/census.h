@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * census.h - what the processes of a rig hold
+ * census.h - resources that the processes of a rig hold
  *
- * Taken at two quiet moments and compared, it shows what a death left behind:
+ * Two censuses, taken at two quiet moments, show the remains of a dead process:
  * processes, descriptors, memory, mounts, files of the run directory.
  */
 #ifndef TESTS_CENSUS_H
@@ -14,18 +14,18 @@
 #define CENSUS_MEMFDS	1024
 
 /**
- * struct census - what is there
+ * struct census - resources of a rig at one moment
  * @proc:        every process with the rig's KVMM_RUNDIR, by name and age
- * @proc.fds:    descriptors it has open
- * @proc.threads: of it, without those that the kernel lends it for io_uring
+ * @proc.fds:    its open descriptors
+ * @proc.threads: its threads, without the kernel's workers of its io_uring
  * @proc.shared: KiB of memfds that it maps
  * @proc.shmem:  KiB of these that it has touched
- * @proc.anon:   KiB of its own memory
- * @children:    of hold, those that it did not wait for too
- * @memfd:       inode numbers of all memfds that one has open or mapped
- * @memfd_kib:   memory of those that one has open
+ * @proc.anon:   KiB of its private memory
+ * @children:    of hold, with those that it has not waited for
+ * @memfd:       inode numbers of all memfds that a process has open or mapped
+ * @memfd_kib:   memory of those that a process has open
  * @mounts:      mounts of hold that name the rig or kvmm
- * @files:       names in the run directory but for those of jobs
+ * @files:       names in the run directory except those of jobs
  */
 struct census {
 	u32	nr_procs;
@@ -47,15 +47,16 @@ struct census {
 };
 
 void census_take(struct census *c, struct rig *r);
-/* One process of it, which must be there. */
+/* The process @pid of the census, which must be there. */
 const struct census_proc *census_proc(const struct census *c, pid_t pid);
 /*
- * Is there more in @now than there was in @was?  @why gets @len bytes of what,
- * in words.  Memory may grow by what a process may have cached meanwhile.
+ * Does @now hold more than @was?  @why gets the first difference in words, @len
+ * bytes at most.  The private memory of a process may grow a little, by caches
+ * of its allocator.
  */
 bool census_grew(const struct census *was, const struct census *now, char *why,
 		 size_t len);
-/* The descriptors of a process, a line each, to be freed. */
+/* The descriptors of a process, one a line; to be freed. */
 char *census_fds(pid_t pid);
 
 #endif /* TESTS_CENSUS_H */

@@ -2,9 +2,9 @@
 /*
  * cuda_party.c - a client of a node whose pool is on the stand-in's GPU
  *
- * It writes and reads its blocks through the mapped pool, as a kernel would: the
- * stand-in's device memory is host memory.  Each word says whose it is, so that
- * what is found says where it came from.
+ * The client writes and reads its blocks through the mapped pool, as a kernel
+ * would: the stand-in's device memory is host memory.  Each word names its
+ * party, so that a wrong word shows where it came from.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +67,7 @@ static u64 word(const struct party *p, u32 i, u32 b, u32 n)
 	return (p->byte << 48 | (u64)i << 40 | (u64)b << 32 | n) * MIX;
 }
 
-/* Nobody has written it, or who has is @p, which lost it since. */
+/* Is the word 0, or one that @p wrote before it lost the block? */
 static bool is_own(const struct party *p, u64 found)
 {
 	return !found || found * UNMIX >> 48 == p->byte;
@@ -114,7 +114,7 @@ void words_check(struct party *p, u32 i)
 	}
 }
 
-/* Open one more and have it READY.  Return: false: it waits. */
+/* Open one more sequence and wait until it is READY.  Return: false: it waits. */
 bool seq_open(struct party *p)
 {
 	struct kvmm_open_arg open = {
@@ -131,7 +131,7 @@ bool seq_open(struct party *p)
 	return !kvmm_seq_match(p->k, opened.seq, ids, LEN);
 }
 
-/* Begin its only step; it stays open unless @ends. */
+/* Begin the only step of a sequence; the step stays open unless @ends. */
 void seq_fill(struct party *p, u32 i, bool ends)
 {
 	struct kvmm_begin_arg begin = { .seq = p->seq[i], .max_tokens = LEN };
@@ -221,7 +221,7 @@ void cuda_setup(void)
 	setenv("KVMM_STANDIN_GRAN", "65536", 1);
 	snprintf(cuda_dir, sizeof(cuda_dir), "%.60s/cuda.XXXXXX", tmp ? tmp : "/tmp");
 	ck_assert_ptr_nonnull(mkdtemp(cuda_dir));
-	/* The account of a device, which no other test is to fill. */
+	/* A directory for the stand-in's account, which no other test fills. */
 	setenv("TMPDIR", cuda_dir, 1);
 	snprintf(cuda_counts, sizeof(cuda_counts), "%s/counts", cuda_dir);
 	setenv("KVMM_STANDIN_COUNT", cuda_counts, 1);

@@ -2,7 +2,7 @@
 /*
  * cuda_party.h - a client of a node whose pool is on the stand-in's GPU
  *
- * One rig a test.  MUST() is for what children of a test do, too.
+ * One rig a test.  Children of a test use MUST() too.
  */
 #ifndef TESTS_CUDA_PARTY_H
 #define TESTS_CUDA_PARTY_H
@@ -29,7 +29,7 @@ extern struct rig rig;
 
 /**
  * struct party - one attachment, and its sequences
- * @byte: what makes its words different from those of others
+ * @byte: makes its words differ from those of other parties
  */
 struct party {
 	struct kvmm	*k;
@@ -39,7 +39,7 @@ struct party {
 	u64		step;
 };
 
-/* In a child of a test: a failure is its exit status, and a line. */
+/* For a child of a test: it prints a failed condition and exits with 1. */
 #define MUST(cond)							\
 do {									\
 	if (!(cond)) {							\
@@ -49,35 +49,39 @@ do {									\
 } while (0)
 
 /*
- * Set the environment up for a node on the stand-in, with a directory of its
- * own, which cuda_teardown() removes; where it is, and the stand-in's counts.
+ * Set up the environment for a node on the stand-in.  cuda_dir is a new
+ * directory, which cuda_teardown() removes; cuda_counts is the path of the
+ * stand-in's counts.
  */
 extern char cuda_dir[128], cuda_counts[RIG_PATH];
 void cuda_setup(void);
 void cuda_teardown(void);
 
-/* What the node has said on stderr, until the next call; wait until it has said this. */
+/*
+ * Text of the node on stderr, valid until the next call; wait until it has
+ * these words.
+ */
 char *node_log(void);
 void await_logged(const char *what);
 
-/* Attach; @tenant is NULL without any, @byte is what its words are made of. */
+/* Attach; @tenant may be NULL; @byte goes into every word of the party. */
 void party_join(struct party *p, const char *tenant, u64 byte);
-/* Close what it has, and detach. */
+/* Close its sequences, and detach. */
 void leave(struct party *p);
-/* Look at events and extents, for 2 ms at most. */
+/* Handle events and extents, for 2 ms at most. */
 void turn(struct party *p);
 u32 state_of(const struct party *p, u32 i);
 /* Turn until sequence @i is in this state; false: it takes too long. */
 bool await_state(struct party *p, u32 i, u32 state);
-/* Open one more and match it.  Return: false: it was refused. */
+/* Open one more sequence and match it.  Return: false: it was refused. */
 bool seq_open(struct party *p);
 /* Begin its only step and write its words; the step stays open unless @ends. */
 void seq_fill(struct party *p, u32 i, bool ends);
 /* seq_open() and seq_fill(), waiting in between. */
 void seq_make(struct party *p);
-/* Its words are there, all of them. */
+/* Check all words of sequence @i. */
 void words_check(struct party *p, u32 i);
-/* KVMM_ADV_PAGEOUT and so on: the status. */
+/* Advise KVMM_ADV_PAGEOUT or the like.  Return: the status. */
 int advise(struct party *p, u32 i, u32 advice);
 
 #endif /* TESTS_CUDA_PARTY_H */

@@ -2,10 +2,10 @@
 /*
  * faults_load.c - two runtimes in a small pool, on a disk that fails
  *
- * What two runtimes print in a pool that fits everything is the truth.  Then
- * they live off a swap area whose disk lies or fails: they must print the
- * truth, the daemon answers all the time, an area that fails too often goes by
- * itself and is added again by the test, as an operator would.
+ * The truth is the text that two runtimes print in a pool that fits everything.
+ * Then they live off a swap area whose disk lies or fails.  They must print the
+ * truth, and the daemon must answer all the time.  An area that fails too often
+ * is removed by the daemon and added again by the test, as an operator would.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,7 +40,7 @@ void faults_forget_truth(void)
 	load_text_free(&truth);
 }
 
-/* kvctl with the area: its exit code; what it says on stderr to @says. */
+/* Run kvctl with the area.  Return: its exit code; its stderr in @says. */
 static int kvctl(const char *verb, const char *arg1, const char *arg2,
 		 char *says, size_t len)
 {
@@ -71,7 +71,7 @@ void faults_area_on(void)
 		ck_abort_msg("swapon: %s", says);
 }
 
-/* It may have gone by itself a moment ago. */
+/* The daemon may have removed the area a moment ago. */
 void faults_area_off(void)
 {
 	char says[400];
@@ -140,11 +140,11 @@ void faults_load(struct faults_seen *seen, void (*meanwhile)(u32 ms))
 	}
 	load_judge(&l, &truth);
 	seen->texts++;
-	/* Nothing of a disk holds up the daemon. */
+	/* A bad disk must not hold up the daemon. */
 	ck_assert_uint_lt(seen->answer_ms, DEAF_MS * time_scale());
 }
 
-/* Nothing is under way, every slot is somebody's, free, or was retired. */
+/* No request is under way; every slot is used, free or retired. */
 void faults_settle(void)
 {
 	u64 end = now_ms() + 20000 * time_scale();

@@ -7,17 +7,17 @@
 
 #include "tests/integration/load.h"
 
-/* What the daemon says of an area that fails. */
+/* Lines of the daemon about an area that fails. */
 #define FAULTS_GOES	"gets nothing new, and goes"
 #define FAULTS_CUT_OFF	"goes on failing"
 
 /**
- * struct faults_seen - what a campaign saw
+ * struct faults_seen - results of a campaign
  * @dead:    set by the test: there is no use in adding the area again
- * @texts:   pairs that were the truth
+ * @texts:   pairs of texts that equalled the truth
  * @answer_ms: longest time that kvctl waited for the daemon, walkers included
- * @gone:    areas that went by themselves
- * @cut_off: of these, not even read any more
+ * @gone:    areas that the daemon removed
+ * @cut_off: those of them that the daemon did not even read any more
  */
 struct faults_seen {
 	bool	dead;
@@ -35,13 +35,13 @@ struct faults_seen {
 
 extern struct rig faults_rig;
 
-/* Once for all tests: unchecked fixture. */
+/* Called once for all tests: unchecked fixture. */
 void faults_find_truth(void);
 void faults_forget_truth(void);
 
-/* Small pools and an area; @path: of its file, NULL: one in the run directory. */
+/* Start small pools and an area; @path: its file, NULL: one in the run directory. */
 void faults_start(const char *path, const char *engine);
-/* The same; false, and no daemon, where the area is refused. */
+/* The same.  Return: false, without a daemon, if the area is refused. */
 bool faults_try_start(const char *path, const char *engine);
 void faults_area_on(void);
 void faults_area_off(void);
@@ -49,19 +49,19 @@ void faults_area_off(void);
 int faults_area_try(void);
 
 /*
- * One round of both runtimes.  An area that is gone is added again.  @meanwhile
- * is called over and over with the milliseconds since the beginning.
+ * One round of both runtimes.  A missing area is added again.  @meanwhile is
+ * called over and over with the milliseconds since the start.
  */
 void faults_load(struct faults_seen *seen, void (*meanwhile)(u32 ms));
 
-/* Wait until nothing is in flight; every host slot is accounted for. */
+/* Wait until no request is in flight; check that every host slot is accounted for. */
 void faults_settle(void);
-/* Nothing may be left of the area; then the daemon ends. */
+/* Remove the area, which must leave no slot behind; stop the daemon. */
 void faults_end(struct faults_seen *seen);
-/* The area goes by itself; one on a sound disk takes its place. */
+/* Wait until the daemon removes the area; go on with one on a sound disk. */
 void faults_end_of_disk(struct faults_seen *seen);
 
-/* How often the log of the daemon says it. */
+/* How often the log of the daemon contains these words. */
 u32 faults_logged(const char *what);
 
 #endif /* TESTS_FAULTS_LOAD_H */

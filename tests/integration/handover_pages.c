@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * handover_pages.c - whose bytes are these?
+ * handover_pages.c - find the tenant that a page belongs to
  *
- * The marks of two tenants, and the bytes of the tiers that no client maps,
- * looked at as root: the host pool through the daemon's descriptor, an area
- * through its file.  A copy or transfer may be under way while they are read,
- * so what seems wrong is looked at again before it counts.
+ * The marks of two tenants, and the bytes of the tiers that no client maps.
+ * Root reads the host pool through the daemon's descriptor and an area through
+ * its file.  A copy or transfer may be under way meanwhile, so a page that
+ * seems wrong is read again before it counts.
  *
  * A mark is the high 24 bits of each half of a word; the low eight are free.
- * So ids, which are half as long, show too where two of them lie side by side.
+ * So ids, which are half as long, show too where two of them are neighbours.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -23,7 +23,7 @@
 #include "tests/integration/handover.h"
 
 #define MASK		0xffffff00ffffff00ull
-#define TRIES		200	/* of 5 ms, for what is under way to end */
+#define TRIES		200	/* of 5 ms, for copies under way to end */
 
 static u64 mark(u32 tenant)
 {
@@ -106,7 +106,7 @@ static void read_all(struct ho_pages *pg)
 	}
 }
 
-/* Whose words a page has, a bit a tenant. */
+/* The tenants that have words in the page, a bit each. */
 static u32 page_of(const char *p)
 {
 	u32 t, has = 0;
@@ -117,7 +117,7 @@ static u32 page_of(const char *p)
 	return has;
 }
 
-/* Is it one, and whole: neither stale with parts overwritten, nor under way? */
+/* The slot at @off, if it is whole: not stale and overwritten, not under way. */
 static const struct slot_header *slot_at(const struct ho_pages *pg, size_t off)
 {
 	const struct slot_header *h = (const void *)(pg->buf + off);
@@ -135,7 +135,7 @@ static bool all_zero(const char *p, size_t len)
 	return !len || (!p[0] && !memcmp(p, p + 1, len - 1));
 }
 
-/* The header and what lies behind the payload are nobody's. */
+/* Bytes behind the header and behind the payload must be 0. */
 static const char *slot_look(struct ho_pages *pg, size_t off,
 			     const struct slot_header *h)
 {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * handover_player.c - one tenant's client, which trusts nobody
+ * handover_player.c - client of one tenant that distrusts all others
  *
- * Before it writes to memory that it was granted, and whenever it is told to,
- * it searches every byte of kvmm's that it has mapped, by /proc/self/maps, for
- * a word of the other tenant: extents whole, with the ends of spans and blocks
- * that are not its own; rings, results, status records and tables.  It writes
- * words of its own into every token of its blocks, and not into the positions
- * of a tail that it has not reached, so that what comes back there from the
- * lower tiers is what the daemon put there.
+ * Before it writes to granted memory, and on command, it searches every mapped
+ * byte of kvmm's (/proc/self/maps) for a word of the other tenant: extents
+ * whole, with the ends of spans and blocks of other sequences; rings, results,
+ * status records and tables.  It writes its words into every token of its
+ * blocks, but not into the positions of a tail that it has not reached, so that
+ * bytes found there after a page-in come from the daemon.
  *
  * Its ids, salts, cookies of requests and the name of its domain are marks too.
  */
@@ -30,7 +29,7 @@
 
 static struct kvmm *kv;
 
-/* In a child: a failure is its exit status, and a line. */
+/* For a child: it prints a failed condition and exits with 1. */
 #define MUST(cond)							\
 do {									\
 	if (!(cond)) {							\
@@ -65,7 +64,7 @@ static __attribute__((noreturn)) void found(const char *map, u64 off)
 	_exit(2);
 }
 
-/* An extent that I did not have: was it the other's? */
+/* Count an extent that is new to this player, if the other one had it before. */
 static void extent_seen(const char *name)
 {
 	struct ho_shared *sh = me->sh;
@@ -75,7 +74,7 @@ static void extent_seen(const char *name)
 	if (sh->owner[e] == me->tenant + 1)
 		return;
 	if (sh->owner[e]) {
-		/* Made anew: never what the other had. */
+		/* It was made anew: not the memory that the other player had. */
 		MUST(gen > sh->generation[e]);
 		sh->count[HO_extent]++;
 	}
@@ -101,7 +100,7 @@ static void map_look(const char *p, size_t len, const char *name)
 		found(name, 0);
 }
 
-/* Every byte of the daemon's that this process can read. */
+/* Search every byte of the daemon's that this process can read. */
 static void look(void)
 {
 	static char text[MAPS_BYTES];
@@ -132,7 +131,7 @@ static u64 content(u32 serial, u32 token, u32 word)
 	return ho_word(me->tenant, serial * 2654435761u + token * 977 + word);
 }
 
-/* K, or V behind it, of a token: where it lies in its block. */
+/* Address of a token's K in its block, or of its V, which follows. */
 static u64 *token_at(char *block, u32 token, bool v)
 {
 	u32 half = ho_half(me->tenant);
@@ -141,7 +140,7 @@ static u64 *token_at(char *block, u32 token, bool v)
 		       token % HO_TOKENS * half);
 }
 
-/* All tokens of a sequence: written, or compared. */
+/* Write, or compare, all tokens of a sequence. */
 static void tokens(const struct held *h, u32 len, bool write)
 {
 	u32 nr = ho_half(me->tenant) / 8, t, w, entry[HO_BLOCKS];
@@ -188,7 +187,7 @@ static struct held *seq_new(void)
 		.prompt_len = HO_LEN,
 		.max_tokens = 1,
 		.salt = ho_word(me->tenant, 0x5a17),
-		/* A few leave cache behind, most nothing. */
+		/* A few leave cache behind, most do not. */
 		.flags = serials % 8 ? KVMM_OPEN_NO_INDEX : 0,
 	};
 	u64 end = now_ms() + READY_MS * time_scale();
@@ -199,7 +198,7 @@ static struct held *seq_new(void)
 	while (h->seq)
 		h++;
 	MUST(h < held + HO_SEQS);
-	/* No room in the rings, or closed ones that have not gone. */
+	/* The rings have no room, or closed sequences still hold their slots. */
 	while ((err = kvmm_seq_open(kv, &arg, 1, &res)) == -EBUSY ||
 	       (!err && res.status == -ENOSPC)) {
 		MUST(kvmm_wait(kv, 1000000) != -ECONNRESET);
@@ -225,7 +224,7 @@ static void await_ready(const struct held *h, struct kvmm_seq_status *st)
 	u64 end = now_ms() + READY_MS * time_scale();
 
 	while (!seq_is(h, KVMM_SEQ_READY, st)) {
-		/* It had its memory and lost it, before anything was there. */
+		/* It lost its memory before it had any content. */
 		if (st->state == KVMM_SEQ_RECOMPUTE)
 			(void)!kvmm_seq_match(kv, h->seq, prompt(h->serial),
 					      HO_LEN);
@@ -254,7 +253,7 @@ static void count_held(void)
 	WRITE_ONCE(slot()->nr_out, out);
 }
 
-/* The lot in one step.  Return: how many were granted. */
+/* Begin one step with all of them.  Return: granted sequences. */
 static u32 step_begin(struct held **h, u32 nr, u32 start, bool *granted)
 {
 	struct kvmm_begin_arg arg[HO_SEQS] = { 0 };
@@ -298,7 +297,7 @@ static void step_end(struct held **h, u32 nr, const bool *granted, bool progress
 		MUST(!res[i].status);
 }
 
-/* ---- what the driver tells ---- */
+/* ---- commands of the driver ---- */
 
 static void do_fill(u32 nr, bool end)
 {
@@ -309,7 +308,7 @@ static void do_fill(u32 nr, bool end)
 
 	for (i = 0; i < nr; i++)
 		h[i] = seq_new();
-	/* One that is granted is enough: the others may have lost theirs. */
+	/* One granted sequence is enough: the others may have lost their memory. */
 	for (;;) {
 		for (i = 0; i < nr; i++)
 			await_ready(h[i], &st);
@@ -317,7 +316,7 @@ static void do_fill(u32 nr, bool end)
 			break;
 		step_end(h, nr, granted, false);
 	}
-	/* Pinned, and not written yet. */
+	/* The blocks are pinned, and not written yet. */
 	look();
 	for (i = 0; i < nr; i++)
 		if (granted[i])
@@ -339,7 +338,7 @@ static void do_close(void)
 	memset(held, 0, sizeof(held));
 }
 
-/* What is in the device pool is pinned, compared and left as it is. */
+/* Pin and compare the sequences in the device pool; leave them unchanged. */
 static void do_verify(void)
 {
 	struct kvmm_seq_status st;
@@ -364,7 +363,7 @@ static void do_verify(void)
 	step_end(h, nr, granted, false);
 }
 
-/* As much as goes: nothing more is asked of whom no tier has room for. */
+/* Advise up to @nr sequences; no tier may have room for all of them. */
 static void advise(u32 nr, u32 advice)
 {
 	const struct kvmm_advise_arg none = { .advice = advice };
@@ -418,7 +417,7 @@ static void attach(u32 model)
 			   .v_bytes = ho_half(me->tenant) },
 		.min_bytes = HO_EXTENTS / 2 * HO_EXTENT,
 		.max_bytes = KVMM_LIMIT_MAX, .swap_max_bytes = KVMM_LIMIT_MAX,
-		/* Those that are closed go when their copies have ended. */
+		/* A closed sequence keeps its slot until its copies have ended. */
 		.max_seqs = 3 * HO_SEQS, .attach_timeout_ms = 20000,
 	};
 	u64 end = now_ms() + READY_MS * time_scale();
@@ -429,7 +428,7 @@ static void attach(u32 model)
 	for (i = 0; i < ARRAY_SIZE(identity); i++)
 		identity[i] = ho_word(me->tenant, model << 8 | i);
 	ho_name(me->tenant, name, sizeof(name));
-	/* Another model has to wait for copies of the last one's. */
+	/* Attaching as another model waits for copies of the last one's blocks. */
 	while ((err = kvmm_attach(&p, &kv, text)) == -EEXIST && now_ms() < end)
 		nap_ms(2);
 	if (err) {
@@ -438,7 +437,7 @@ static void attach(u32 model)
 	}
 	i = kvmm_info(kv)->client;
 	MUST(i < HO_CLIENTS && kvmm_info(kv)->nr_extents == HO_EXTENTS);
-	/* Its rings, and what the daemon writes for it. */
+	/* Two segments: its rings, and the one that the daemon writes. */
 	sh->count[HO_segment] += sh->client[i] &&
 				 sh->client[i] != me->tenant + 1 ? 2 : 0;
 	sh->client[i] = me->tenant + 1;

@@ -2,7 +2,7 @@
 /*
  * harness.c - real processes for the integration tests
  *
- * Children get PR_SET_PDEATHSIG, so that a test which fails leaves nothing
+ * Children get PR_SET_PDEATHSIG, so that a failed test leaves no process
  * running.  Output goes to files in the rig's directory and is shown when an
  * expectation about the process fails.
  */
@@ -142,9 +142,9 @@ static void child_exec(struct rig *r, const char *path, char *const argv[],
 	dup2(err, 2);
 	closefrom(3);
 	setenv("KVMM_RUNDIR", r->dir, 1);
-	/* What this machine has for its daemon is not for ours. */
+	/* Ignore the configuration that this machine has for its daemon. */
 	setenv("KVMM_CONFIG", "none", 1);
-	/* What a test says of pools is true of host memory, unless it names one. */
+	/* Tests expect pools in host memory, unless they name a backend. */
 	setenv("KVMM_LIBCUDA", "/nonexistent/libcuda.so.1", 0);
 	execv(path, argv);
 	_exit(127);
@@ -227,13 +227,13 @@ bool rig_on_gpu(void)
 	return backend && !strcmp(backend, "cuda");
 }
 
-/* Which backend a test that names none is for.  Return: of @argv, in use. */
+/* Arguments for the backend of a test that names none.  Return: arguments in @argv. */
 static u32 backend_args(char **argv, u32 n)
 {
 	if (!rig_on_gpu())
 		return n;
 	setenv("KVMM_LIBCUDA", build_path("tests/standin/libcuda.so.1"), 0);
-	/* Tests have tiny pools: the device has as small a granule. */
+	/* Tests have tiny pools, so the device gets a small granule. */
 	setenv("KVMM_STANDIN_GRAN", "65536", 0);
 	argv[n++] = (char *)"--backend";
 	argv[n++] = (char *)"cuda";
@@ -265,7 +265,7 @@ void rig_start(struct rig *r, ...)
 			     slurp(hold.err));
 }
 
-/* Names that must not be there once the daemon has ended. */
+/* No socket may be left once the daemon has ended; removes the files of jobs. */
 static void rig_expect_clean(struct rig *r)
 {
 	DIR *dir = opendir(r->dir);
@@ -395,7 +395,7 @@ pid_t rig_proc(struct rig *r)
 	return rig_child(r, "kvmm-proc");
 }
 
-/* ---- what kvrt printed ---- */
+/* ---- output of kvrt ---- */
 
 static void sample_read(struct sample *s, json_t *o)
 {

@@ -2,9 +2,9 @@
 /*
  * harness.h - real processes for the integration tests
  *
- * A rig is one daemon (kvmm-hold and what it starts) with a run directory of
- * its own.  Jobs are other processes, each with its output in files there.
- * Everything a test starts is its child and dies with it.
+ * A rig is one daemon (kvmm-hold and its children) with its own run directory.
+ * Jobs are other processes, each with its output in files there.  Every process
+ * that a test starts is its child and dies with it.
  */
 #ifndef TESTS_HARNESS_H
 #define TESTS_HARNESS_H
@@ -34,28 +34,28 @@ struct job {
 const char *build_path(const char *program);
 const char *demo_model(void);
 
-/* check, full or soak: which of three numbers applies. */
+/* One of three numbers, for the level: check, full or soak. */
 u32 by_level(u32 check, u32 full, u32 soak);
-/* How much longer everything may take, since it is instrumented. */
+/* Factor for all time limits: larger in instrumented builds. */
 u32 time_scale(void);
 
-/* Own numbers, from a seed that is printed once. */
+/* A number from a generator with a seed that is printed once. */
 u32 random_below(u32 n);
 
 /*
  * $KVMM_TEST_BACKEND is cuda: a rig's pool is on the GPU that $KVMM_LIBCUDA
- * shows, or on what stands in for one, unless a test names its backend.
+ * shows, or on its stand-in, unless a test names its backend.
  */
 bool rig_on_gpu(void);
 /* Start kvmm-hold with more arguments, NULL-terminated; waits until it answers. */
 void rig_start(struct rig *r, ...);
-/* End it with SIGTERM; it must end with 0 and leave nothing behind. */
+/* End it with SIGTERM; it must exit with 0 and leave no file behind. */
 void rig_stop(struct rig *r);
-/* Why no file system can be mounted here, or NULL. */
+/* The reason why no file system can be mounted here, or NULL. */
 const char *mount_hindrance(void);
-/* Run the walkers; a fault fails the test with the walker's words. */
+/* Run the walkers; a fault fails the test with the walker's text. */
 void rig_walk(struct rig *r);
-/* A counter or level of a keyed file: -1 when the key is not there. */
+/* Value of a key in a keyed file: -1 when the key is missing. */
 s64 rig_value(struct rig *r, const char *file, const char *key);
 /* Wait until a value is at least @want; fails after @seconds. */
 void rig_await(struct rig *r, const char *file, const char *key, s64 want,
@@ -70,19 +70,19 @@ pid_t rig_proc(struct rig *r);
 /* Start a program of the build with KVMM_RUNDIR set; NULL-terminated. */
 struct job job_start(struct rig *r, const char *program, ...);
 struct job job_startv(struct rig *r, const char *program, char *const argv[]);
-/* Wait for its end: exit code, 128 + signal, or failure after @seconds. */
+/* Wait for its end.  Return: exit code or 128 + signal; fails after @seconds. */
 int job_wait(struct job *j, u32 seconds);
-/* True, with its code in @code, when it ended. */
+/* Return: whether it has ended, with its exit code in @code. */
 bool job_ended(struct job *j, int *code);
 void job_kill(struct job *j, int sig);
 
-/* Whole file as a string, to be freed. */
+/* Read a whole file as a string, to be freed. */
 char *slurp(const char *path);
 u32 count_lines(const char *text);
 void nap_ms(u32 ms);
 u64 now_ms(void);
 
-/* What a --json run of kvrt generate printed, by prompt and sample. */
+/* Output of a --json run of kvrt generate, by prompt and sample. */
 struct samples {
 	u32	nr;
 	struct sample {
@@ -97,7 +97,7 @@ struct samples {
 
 void samples_read(struct samples *all, const char *path);
 void samples_free(struct samples *all);
-/* Every (prompt, sample) of @a is in @b with the same ids, and the reverse. */
+/* Both must have the same pairs (prompt, sample), with the same ids. */
 void samples_equal(const struct samples *a, const struct samples *b);
 
 #endif /* TESTS_HARNESS_H */

@@ -5,11 +5,10 @@
  * The main process attacks the sockets and keeps a few sessions going, each a
  * child with one attachment.  A session that stopped itself is continued after
  * a while, unless the daemon has killed it meanwhile.  All numbers come from
- * the seed of the test; each process has a generator of its own.
+ * the seed of the test; each process has its own generator.
  *
- * Another user cannot reach the rig's directory.  It gets a descriptor of the
- * attach socket, opened without right to anything but its place, and connects
- * through /proc/self/fd.
+ * Another user cannot reach the rig's directory.  Its process gets a descriptor
+ * of the attach socket, opened with O_PATH, and connects through /proc/self/fd.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -28,8 +27,8 @@
 
 struct session {
 	pid_t	pid;
-	u64	end_ms;		/* to be killed */
-	u64	cont_ms;	/* to be continued, 0: it runs */
+	u64	end_ms;		/* time to kill it */
+	u64	cont_ms;	/* time to continue it, 0: it runs */
 };
 
 const char *hostile_words(enum hostile_kind kind)
@@ -88,7 +87,7 @@ u32 hostile_draw(struct hostile *h, u32 first, u32 nr)
 	for (i = first; i < first + nr; i++)
 		if (!READ_ONCE(h->counts->done[i]) && !n--)
 			return i;
-	/* Others did them meanwhile. */
+	/* Other processes did these kinds meanwhile. */
 	return first;
 }
 
@@ -161,7 +160,7 @@ static void session_poll(struct hostile *h, struct session *s)
 
 /* ---- the main process ---- */
 
-/* A kind that was never carried out gets some time more. */
+/* Go on after the end while a kind is missing, for some more time. */
 static bool goes_on(const struct hostile *h)
 {
 	u64 now = now_ms();
@@ -196,14 +195,14 @@ static void hostile_main(struct hostile *h)
 	_exit(0);
 }
 
-/* Become another user, who has no more than the place of the socket. */
+/* Become another user, with nothing but descriptors of the sockets. */
 static int hostile_change_user(struct hostile *h)
 {
 	int fd = open(h->attach, O_PATH);
 
 	if (fd < 0 || setgid(h->uid) || setuid(h->uid))
 		return -errno;
-	/* Else the kernel keeps this process's own descriptors from it. */
+	/* Otherwise the kernel denies this process its own /proc/self/fd. */
 	prctl(PR_SET_DUMPABLE, 1);
 	snprintf(h->attach, sizeof(h->attach), "/proc/self/fd/%d", fd);
 	return 0;
@@ -252,7 +251,7 @@ void hostile_finish(struct hostile *h)
 {
 	struct job j = { .pid = h->pid };
 
-	/* For the text of a failure, it has none. */
+	/* The text of a failure quotes this file; there is none. */
 	snprintf(j.err, sizeof(j.err), "/dev/null");
 	ck_assert_int_eq(job_wait(&j, 60 + MORE_MS / 1000 * time_scale()), 0);
 }

@@ -2,10 +2,10 @@
 /*
  * hostile.h - a program that means harm, beside an honest one
  *
- * A hostile program draws attacks from a seed for a given time: some on the
- * sockets, by itself, some as an attached client, in sessions, which are its
- * children and may stop, die or be killed.  It counts what it did in memory
- * that it shares with the test, and what it should not have been able to do.
+ * A hostile program draws attacks from a seed for a given time.  It attacks the
+ * sockets itself, and the rings in sessions: children that attach and may stop,
+ * die or be killed.  In memory shared with the test it counts its attacks, and
+ * the breaches: successes that should have been impossible.
  */
 #ifndef TESTS_HOSTILE_H
 #define TESTS_HOSTILE_H
@@ -51,7 +51,7 @@
 	x(fds_attach,	"descriptors on the attach socket")		\
 	x(fds_linger,	"descriptors that take long to close")
 
-/* The same on sockets that are for the daemon's own user. */
+/* The same on sockets that only the daemon's own user may use. */
 #define HOSTILE_OWN(x)							\
 	x(fds_view,	"descriptors on the view socket")		\
 	x(fds_admin,	"descriptors on the admin socket")		\
@@ -60,11 +60,11 @@
 	x(view_half,	"half a request on the view socket")		\
 	x(admin_random,	"garbage on the admin socket")
 
-/* What another user may not do. */
+/* An attack that only another user carries out. */
 #define HOSTILE_FOREIGN(x)						\
 	x(foreign,	"another user at the view and admin sockets")
 
-/* In this order, so that what one program may do lies side by side. */
+/* In this order, so that the attacks of one program are neighbours. */
 #define HOSTILE_ALL(x)							\
 	HOSTILE_RING(x) HOSTILE_OWN(x) HOSTILE_SOCK(x) HOSTILE_FOREIGN(x)
 
@@ -85,13 +85,13 @@ enum {
 #undef x
 
 /**
- * struct hostile_counts - what was done; shared by all hostile processes
+ * struct hostile_counts - attacks so far; shared by all hostile processes
  * @done:     attacks carried out
  * @sessions: clients that attached
  * @expelled: of them, those that the daemon ended
  * @refused:  attaches that were refused
- * @breaches: things that should have been impossible
- * @breach:   the first of them
+ * @breaches: attacks that succeeded although they must be impossible
+ * @breach:   the first of them, in words
  */
 struct hostile_counts {
 	u32	done[HOSTILE_NR];
@@ -106,9 +106,9 @@ struct hostile_counts {
 
 /**
  * struct hostile - one hostile program
- * @uid:     whose it is; 0: of whoever runs the test
+ * @uid:     its user; 0: the user who runs the test
  * @attach:  path of the socket, or of a descriptor of it
- * @last:    it ends only when every kind was carried out, if that comes soon
+ * @last:    it goes on for some time until every kind was carried out
  * @held:    connections that are left open for a while
  */
 struct hostile {
@@ -126,22 +126,23 @@ struct hostile {
 };
 
 /*
- * Start one for @ms, as user @uid if that is not 0; with @last it goes on for
+ * Start one for @ms, as user @uid if that is not 0.  With @last it goes on for
  * a while until every kind was carried out.
  */
 void hostile_start(struct hostile *h, struct rig *r,
 		   struct hostile_counts *counts, uid_t uid, u32 ms, bool last);
-/* Wait for its end; nothing of it is left afterwards. */
+/* Wait for its end; none of its processes is left afterwards. */
 void hostile_finish(struct hostile *h);
 #define HOSTILE_BURST	120	/* below the backlog of a socket */
 
 /*
- * As many connections to the attach socket of @r, each with a descriptor that
- * takes a minute to close, and nobody but the daemon has it.  Without a word
- * from the daemon: it may be stopped.  @peer: to be closed at the end.
+ * Make as many connections to the attach socket of @r.  Each sends a descriptor
+ * that takes a minute to close and that only the daemon holds then.  The call
+ * needs no answer of the daemon, which may be stopped.  @peer: to be closed at
+ * the end.
  */
 void hostile_burst(struct rig *r, int peer[HOSTILE_BURST]);
-/* The words of one kind. */
+/* Description of one kind. */
 const char *hostile_words(enum hostile_kind kind);
 
 /* ---- for the files of attacks ---- */
@@ -150,31 +151,33 @@ u32 hostile_below(struct hostile *h, u32 n);
 void hostile_fill(struct hostile *h, void *buf, size_t bytes);
 void hostile_breach(struct hostile *h, const char *what);
 void hostile_count(struct hostile *h, enum hostile_kind kind);
-/* One of @nr kinds from @first on; of those that nobody did yet, half of
- * the times. */
+/*
+ * Draw one of @nr kinds from @first on; half of the times one that was not
+ * done yet.
+ */
 u32 hostile_draw(struct hostile *h, u32 first, u32 nr);
 
-/* What the table of hostile_ring.c has; false: not done, for now. */
+/* Attacks of the table in hostile_ring.c; false: not carried out this time. */
 #define x(name, words)	bool ring_##name(struct hostile *h, struct wire *w);
 HOSTILE_RING(x)
 #undef x
 
-/* Publish, and take what answers come within a moment. */
+/* Publish entries, and take the answers that come within a moment. */
 void ring_settle(struct wire *w, u32 ms);
 
-/* Carry out one, drawn at random; counts it. */
+/* Draw one attack, carry it out and count it. */
 void hostile_sock_attack(struct hostile *h);
 /* The same on @w; false when the session is over. */
 bool hostile_ring_attack(struct hostile *h, struct wire *w);
 
-/* ---- what a step costs an honest program: hostile_meter.c ---- */
+/* ---- cost of a step for an honest program: hostile_meter.c ---- */
 
 enum meter_phase {
 	METER_ALONE,
 	METER_BUSY,		/* beside programs that only compute */
 	METER_BESIDE,		/* beside hostile ones */
-	METER_FIRST_ALONE,	/* the same while the daemon and the one that */
-	METER_FIRST_BESIDE,	/* measures never wait for a CPU */
+	METER_FIRST_ALONE,	/* the same while the daemon and the */
+	METER_FIRST_BESIDE,	/* meter never wait for a CPU */
 	METER_PHASES,		/* none of them: not counted */
 };
 
@@ -182,12 +185,12 @@ enum meter_phase {
 
 /**
  * struct meter_counts - shared with the process that measures
- * @phase:   what counts now; the test's
- * @stop:    it is to end; the test's
- * @refused: sequences that a step was refused to
+ * @phase:   current phase; set by the test
+ * @stop:    the process shall end; set by the test
+ * @refused: sequences with a refused step
  * @waited:  sequences that did not become ready in time
  * @nr:      steps of each phase
- * @most:    ns of the longest
+ * @most:    ns of the longest step
  */
 struct meter_counts {
 	u32	phase;
@@ -206,9 +209,9 @@ struct meter {
 
 void meter_start(struct meter *m, struct rig *r);
 void meter_phase(struct meter *m, enum meter_phase phase);
-/* Return: 0 when it went on to the end. */
+/* Return: 0 when the meter went on to the end. */
 int __must_check meter_stop(struct meter *m);
-/* ns that @permille of the steps of a phase took at most; 0: none was. */
+/* Longest ns of the fastest @permille of the steps of a phase; 0: no steps. */
 u64 meter_quantile(const struct meter *m, enum meter_phase phase, u32 permille);
 void meter_print(const struct meter *m);
 void meter_free(struct meter *m);

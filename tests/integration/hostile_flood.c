@@ -2,10 +2,10 @@
 /*
  * hostile_flood.c - attacks of an attached client that asks for too much
  *
- * As in hostile_ring.c, whose table names them.  Nothing here is against the
- * ABI by itself, but for the doorbell and the socket: sequences, forks and
- * batches up to the limits and past them, handles that are somebody else's or
- * nobody's, answers that are never read, memory that goes away meanwhile.
+ * The table of hostile_ring.c names them.  Except for the doorbell and the
+ * socket, each request by itself is allowed: sequences, forks and batches up to
+ * the limits and past them, handles of other clients or of no sequence, answers
+ * that are never read, memory that goes away meanwhile.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -43,7 +43,7 @@ bool ring_storm(struct hostile *h, struct wire *w)
 	return nr > 0;
 }
 
-/* All of the argument area, with a count that fits it, or one that does not. */
+/* Fill the argument area, with a count that fits it or one that does not. */
 bool ring_batch(struct hostile *h, struct wire *w)
 {
 	static const struct {
@@ -79,7 +79,7 @@ bool ring_batch(struct hostile *h, struct wire *w)
 	return i > 0;
 }
 
-/* Of every verb that takes one, under every index and a few generations. */
+/* Every verb that takes a handle, with every index and a few generations. */
 bool ring_handle(struct hostile *h, struct wire *w)
 {
 	static const u16 ops[] = {
@@ -93,7 +93,10 @@ bool ring_handle(struct hostile *h, struct wire *w)
 
 	for (n = 0; n < 16 && wire_alive(w); n++) {
 		u32 o = hostile_below(h, ARRAY_SIZE(ops));
-		/* REMAP, ADVISE, FORK, then those of one word and two. */
+		/*
+		 * REMAP, ADVISE, FORK, then CLOSE with one word, and others
+		 * with two.
+		 */
 		u32 bytes = o == 5 ? sizeof(struct kvmm_remap_arg) :
 			    o == 4 ? sizeof(struct kvmm_advise_arg) :
 			    o == 6 ? sizeof(struct kvmm_fork_arg) :
@@ -116,7 +119,7 @@ bool ring_handle(struct hostile *h, struct wire *w)
 	return n > 0;
 }
 
-/* What the daemon reads goes on to exist without this mapping of it. */
+/* The memory that the daemon reads survives the unmapping by this process. */
 bool ring_unmap(struct hostile *h, struct wire *w)
 {
 	u64 seq = wire_seq(w, TOKENS, hostile_below(h, 9));
@@ -137,7 +140,7 @@ bool ring_unmap(struct hostile *h, struct wire *w)
 	close(w->fd[1]);
 	hostile_count(h, HOSTILE_unmap);
 	nap_ms(hostile_below(h, 50));
-	/* Nothing more can be done with it. */
+	/* The session cannot go on without its rings. */
 	_exit(0);
 }
 
@@ -160,7 +163,7 @@ bool ring_bell(struct hostile *h, struct wire *w)
 		return false;
 	if (write(w->fd[2], &full, sizeof(full)) < 0)
 		return false;
-	/* The flag is one for both ends; a full one then makes wait. */
+	/* Both ends share the flag; without it a write to a full counter waits. */
 	fcntl(w->fd[2], F_SETFL, flags & ~O_NONBLOCK);
 	if (pthread_create(&thread, NULL, ring_once, w))
 		return false;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * hostile_meter.c - what a step costs an honest program meanwhile
+ * hostile_meter.c - cost of a step for an honest program meanwhile
  *
- * A process of its own attaches, opens one sequence after the other and
- * decodes token by token: a step is begun, granted, ended and answered, then
- * nothing for a millisecond, in which an engine would compute.  What counts is
- * the time from the first word of a step to its last answer, without the
- * pause.  Times go into a histogram in shared memory, one for each phase that
- * the test announces; the one under way when the phase changes counts for none.
+ * A separate process attaches, opens one sequence after the other and decodes
+ * token by token: a step is begun, granted, ended and answered.  Then it sleeps
+ * for a millisecond, in which an engine would compute.  The time of a step runs
+ * from its first word to its last answer, without the pause.  Times go into a
+ * histogram in shared memory, one for each phase that the test announces.  A
+ * step during which the phase changes is not counted.
  *
- * A step that is refused (memory was asked back for somebody else) is counted
- * by itself: the sequence is closed and another opened.
+ * A refused step (memory was asked back for another domain) has its own count:
+ * the sequence is closed and another one opened.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 #define PROMPT		40u
 #define DECODED		15u	/* wire_seq() asks for 16 more */
 #define ANSWER_MS	2000u
-#define GONE_MS		60000u	/* how long no sequence may be had */
+#define GONE_MS		60000u	/* longest time without any sequence */
 #define OCTAVE		32u	/* buckets of a doubling: 2.2 % wide */
 
 static u64 meter_ns(void)
@@ -36,7 +36,7 @@ static u64 meter_ns(void)
 	return (u64)ts.tv_sec * 1000000000 + (u64)ts.tv_nsec;
 }
 
-/* Octave and where in it, linearly. */
+/* The octave, and the linear part of it. */
 static u32 bucket_of(u64 ns)
 {
 	u32 top;
@@ -87,7 +87,7 @@ static void meter_count(struct meter_counts *m, u32 phase, u64 ns)
 	m->most[phase] = max(m->most[phase], ns);
 }
 
-/* One sequence from prompt to end.  Return: 0, or what a step was answered. */
+/* Decode one sequence from prompt to end.  Return: 0, or the error of a step. */
 static int meter_decode(struct meter_counts *m, struct wire *w, u64 seq)
 {
 	u32 i, len = 0, phase;
@@ -114,7 +114,7 @@ static int meter_decode(struct meter_counts *m, struct wire *w, u64 seq)
 	return err;
 }
 
-/* All sequences that it has, whatever their state. */
+/* Close all sequences of the client, whatever their state. */
 static void meter_close_all(struct wire *w)
 {
 	const struct kvmm_seq_status *st =
@@ -147,7 +147,10 @@ static void __noreturn meter_main(struct meter_counts *m, const char *path)
 		if (!wire_alive(&w))
 			_exit(3);
 		if (!close.seq) {
-			/* What was opened and did not come waits on. */
+			/*
+			 * Sequences that did not become ready still wait: close
+			 * them.
+			 */
 			m->waited++;
 			if (now_ms() > last + GONE_MS * time_scale())
 				_exit(4);

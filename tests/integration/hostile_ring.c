@@ -2,10 +2,10 @@
 /*
  * hostile_ring.c - attacks of an attached client
  *
- * Runs in a session of its own process, which the daemon may expel or kill at
- * any moment.  Those that ask for too much are in hostile_flood.c.  An attack
- * that must be impossible for the kernel's reasons (a sealed segment that
- * shrinks, a write to segment D) and succeeds is a breach.
+ * They run in the process of a session, which the daemon may expel or kill at
+ * any moment.  Attacks that ask for too much are in hostile_flood.c.  An attack
+ * that the kernel must make impossible (shrinking a sealed segment, writing to
+ * segment D) is a breach if it succeeds.
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -73,7 +73,7 @@ bool ring_sqe_field(struct hostile *h, struct wire *w)
 
 	for (nr = 1 + hostile_below(h, 4); nr; nr--) {
 		q = wire_put(w, verbs[v].op, 1, args, verbs[v].bytes);
-		/* The number decides alone, and has an attack of its own. */
+		/* The request number has its own attack. */
 		if (at != 2 && at != 3)
 			hostile_fill(h, (u32 *)q + at, 4);
 	}
@@ -91,7 +91,7 @@ bool ring_args_random(struct hostile *h, struct wire *w)
 		struct kvmm_sqe *q;
 
 		hostile_fill(h, args, sizeof(args));
-		/* Handles that may exist. */
+		/* Half of the time a handle that may exist. */
 		if (hostile_below(h, 2))
 			args[0] = KVMM_SEQ(hostile_below(h, 64),
 					   hostile_below(h, 8));
@@ -159,7 +159,7 @@ bool ring_scribble(struct hostile *h, struct wire *w)
 	while (nr--) {
 		u64 at = hostile_below(h, (u32)(w->rep.c_bytes / 8));
 
-		/* Mostly where it hurts. */
+		/* Mostly in front of the second page of arguments. */
 		if (hostile_below(h, 4))
 			at %= (w->rep.arg_off + 4096) / 8;
 		__atomic_store_n((u64 *)w->c + at,
@@ -190,7 +190,7 @@ static void *twist(void *arg)
 		WRITE_ONCE(args[i], hostile_below(&t->h, 3) ?
 			   hostile_below(&t->h, 64) :
 			   hostile_below(&t->h, UINT32_MAX));
-		/* And the entries. */
+		/* Scribble over the ring's entries too. */
 		if (!hostile_below(&t->h, 8))
 			WRITE_ONCE(*((u32 *)entry(t->w, 0) +
 				     hostile_below(&t->h, 64 * 16)),
@@ -248,8 +248,8 @@ bool ring_ack_lie(struct hostile *h, struct wire *w)
 
 /*
  * Every client of a user maps all memory of that user, so a hole in an extent
- * may hurt an honest program of the same user.  Another user's must not, also
- * when the extent was given up long ago.
+ * may hurt an honest program of the same user.  A hole of another user must not
+ * hurt it, even in an extent that was given up long ago.
  */
 bool ring_hole(struct hostile *h, struct wire *w)
 {
@@ -320,7 +320,7 @@ bool ring_stop(struct hostile *h, struct wire *w)
 {
 	if (!in_step(h, w))
 		return false;
-	/* Counted before: the daemon may kill what is stopped. */
+	/* Count before stopping: the daemon may kill a stopped process. */
 	hostile_count(h, HOSTILE_stop);
 	raise(SIGSTOP);
 	return false;

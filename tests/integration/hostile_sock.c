@@ -2,9 +2,9 @@
 /*
  * hostile_sock.c - attacks on the daemon's sockets
  *
- * Each opens what it needs and closes it again, or leaves it among the
- * connections that are held; those are closed when their place is needed, so
- * that their number is bounded.  Nothing here waits for the daemon.
+ * Each attack opens its connections and closes them again, or leaves one among
+ * the held ones.  A held connection is closed when its place is needed, so that
+ * their number is bounded.  No attack waits for the daemon.
  */
 #include <fcntl.h>
 #include <netinet/in.h>
@@ -72,8 +72,8 @@ static bool sock_hello_cut(struct hostile *h)
 }
 
 /*
- * Who attached and hung up is to end, or is killed: this is for a process of
- * its own.
+ * A process that attached and hung up has to end, or the daemon kills it: so
+ * the attack runs in a child.
  */
 static bool in_child(struct hostile *h, bool (*fn)(struct hostile *h))
 {
@@ -114,7 +114,7 @@ static bool child_hello_wrong(struct hostile *h)
 		break;
 	}
 	did = say(s, &req, sizeof(req));
-	/* Long enough to be answered, or not. */
+	/* The daemon may or may not answer in that time. */
 	nap_ms(hostile_below(h, 3));
 	if (s >= 0)
 		close(s);
@@ -141,7 +141,7 @@ static bool sock_hello_random(struct hostile *h)
 	return did;
 }
 
-/* Attached, and gone before, while or after the answer comes. */
+/* Attach, and hang up before, during or after the answer. */
 static bool child_hello_gone(struct hostile *h)
 {
 	struct kvmm_attach_req req;
@@ -164,7 +164,7 @@ static bool sock_hello_gone(struct hostile *h)
 	return in_child(h, child_hello_gone);
 }
 
-/* As many as one user may have, if nobody else of that user is to attach. */
+/* Open the most that one user may have, or few if an honest program has to attach. */
 static bool sock_hello_mute(struct hostile *h)
 {
 	u32 nr = h->uid ? 10 : MUTE_SAME, i;
@@ -224,9 +224,9 @@ static bool sock_fds_admin(struct hostile *h)
 }
 
 /*
- * The end of a TCP connection that has data under way and is asked to wait
- * until they have arrived: whoever closes it last waits.  Nobody ever reads
- * at the other end, *@peer.
+ * One end of a TCP connection with data under way and SO_LINGER, so that its
+ * last close waits until the data have arrived.  The other end, *@peer, never
+ * reads.
  */
 static int lingering(int *peer)
 {
@@ -260,8 +260,8 @@ static int lingering(int *peer)
 }
 
 /*
- * The last to close it is to be the daemon: this process has let go before the
- * child sends, and what ends does not linger.
+ * The daemon has to be the last to close it: this process closes its copy
+ * before the child sends, and a process that exits does not linger.
  */
 static bool sock_fds_linger(struct hostile *h)
 {

@@ -99,7 +99,7 @@ bool web_post(struct web *w, const char *path, const char *body)
 	return web_puts(w, head) && web_send(w, body, n);
 }
 
-/* Receive some more.  Return: bytes, 0 at the end, -1 when it takes too long. */
+/* Receive more bytes.  Return: bytes, 0 at the end, -1 when it takes too long. */
 static ssize_t web_more(struct web *w)
 {
 	struct pollfd p = { .fd = w->fd, .events = POLLIN };
@@ -182,14 +182,14 @@ int web_status(struct web *w)
 	return atoi(w->head + 9);
 }
 
-/* Begin the next chunk: false when it breaks off. */
+/* Begin the next chunk; false when the connection breaks off. */
 static bool web_chunk(struct web *w)
 {
 	char size[32], *end;
 
 	for (;;) {
 		end = w->len ? memmem(w->in, w->len, "\r\n", 2) : NULL;
-		if (end == w->in && w->len) {	/* behind the chunk before */
+		if (end == w->in && w->len) {	/* after the previous chunk */
 			web_drop(w, 2);
 			continue;
 		}
@@ -198,7 +198,7 @@ static bool web_chunk(struct web *w)
 		if (web_more(w) <= 0)
 			return false;
 	}
-	/* What was read ends with no NUL. */
+	/* The received bytes do not end with a NUL. */
 	snprintf(size, sizeof(size), "%.*s", (int)(end - w->in), w->in);
 	w->left = strtoll(size, NULL, 16);
 	web_drop(w, (size_t)(end - w->in) + 2);
@@ -212,7 +212,7 @@ static bool web_chunk(struct web *w)
 	return true;
 }
 
-/* Append what comes next of the body to @body: false when it breaks off. */
+/* Append the next piece of the body to @body; false when it breaks off. */
 static bool web_piece(struct web *w, char **body, size_t *len)
 {
 	size_t n;
@@ -255,9 +255,9 @@ char *web_body(struct web *w)
 }
 
 /*
- * Events end with an empty line.  A piece of the body may hold several or a
- * part of one, so what is decoded and not used is put back in front, as a
- * chunk of its own when the body is chunked.
+ * Events end with an empty line.  A piece of the body may hold several events
+ * or a part of one.  Decoded bytes that are not used go back in front, as a
+ * chunk if the body is chunked.
  */
 static bool web_put_back(struct web *w, const char *p, size_t n)
 {
@@ -274,7 +274,7 @@ static bool web_put_back(struct web *w, const char *p, size_t n)
 	memcpy(in, frame, f);
 	memcpy(in + f, p, n);
 	if (w->chunked && w->left) {
-		/* The rest of the chunk that was cut becomes one too. */
+		/* The rest of the cut chunk becomes a chunk too. */
 		int g = snprintf(in + f + n, 32, "\r\n%llx\r\n",
 				 (unsigned long long)w->left);
 

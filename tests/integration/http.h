@@ -2,9 +2,9 @@
 /*
  * http.h - a small HTTP client for the integration tests
  *
- * It does what an honest client does, and lets a test send any bytes at any
- * speed.  Nothing here asserts, so that threads may use it: a failure is a
- * status of 0 or a NULL.
+ * It does the work of an honest client, and lets a test send any bytes at any
+ * speed.  Its functions do not assert, so that threads may use them: a failure
+ * is a status of 0 or a NULL.
  */
 #ifndef TESTS_HTTP_H
 #define TESTS_HTTP_H
@@ -18,9 +18,9 @@
  * @fd:      -1: none
  * @in:      bytes received and not used yet, @len of them
  * @chunked: the body of this answer comes in chunks
- * @left:    bytes of it, or of its chunk, still to come; -1: up to the end
- * @over:    the body is whole
- * @head:    of the last answer
+ * @left:    bytes of the body or the chunk still to come; -1: up to the end
+ * @over:    the body is complete
+ * @head:    head of the last answer
  * @wait_ms: longest wait for more bytes
  */
 struct web {
@@ -37,33 +37,33 @@ struct web {
 
 /* Connect to this port of 127.0.0.1; @w->fd is -1 on failure. */
 void web_open(struct web *w, u32 port);
-/* The same with a receive buffer as small as can be. */
+/* The same with the smallest receive buffer. */
 void web_open_narrow(struct web *w, u32 port);
 void web_close(struct web *w);
-/* Send bytes: true when all went. */
+/* Send bytes.  Return: whether all were sent. */
 bool web_send(struct web *w, const void *p, size_t n);
 bool web_puts(struct web *w, const char *s);
 /* Send a request. */
 bool web_get(struct web *w, const char *path);
 bool web_post(struct web *w, const char *path, const char *body);
 
-/* Read the head of an answer: its status, 0 when none comes. */
+/* Read the head of an answer.  Return: its status, 0 when none comes. */
 int web_status(struct web *w);
-/* Value of a header of it, cut at the end of its line; NULL: not there. */
+/* Value of a header of that answer; NULL: the header is missing. */
 const char *web_header(struct web *w, const char *name);
-/* Read the whole body, to be freed; NULL when it breaks off. */
+/* Read the whole body, to be freed; NULL when the connection breaks off. */
 char *web_body(struct web *w);
-/* Next event of a stream, without "data: ", to be freed; NULL: no more. */
+/* Next event of a stream, without "data: ", to be freed; NULL: no more events. */
 char *web_event(struct web *w);
-/* True when the other side has closed, within @w->wait_ms. */
+/* Return: whether the server closed within @w->wait_ms. */
 bool web_closed(struct web *w);
 
-/* The same, and it closed in order: no reset. */
+/* The same, and the server closed without a reset. */
 bool web_ended(struct web *w);
 
-/* Is this an error, in JSON, with this code? */
+/* Is @text an error in JSON with this code? */
 bool web_is_error(const char *text, const char *code);
-/* One request on a connection of its own: status, and the body if wanted. */
+/* One request on a new connection.  Return: status, and the body if wanted. */
 int web_ask(u32 port, const char *path, const char *body, char **answer);
 /* The same, parsed; NULL unless the status is @want and the body is JSON. */
 json_t *web_json(u32 port, const char *path, const char *body, int want);

@@ -6,12 +6,11 @@
  * from: full
  *
  * Two runtimes in exact mode work on one node with a host pool and a swap area,
- * so that there is always something under way; kvmm is killed at random
- * moments, at every fault point of its own, and makes room for another program
- * while they work.  What the runtimes print must be what they print
- * undisturbed, token by token; the walkers must find nothing; in the end no
- * process, descriptor, memory, slot is left.  How long a client waits is
- * measured beside a cold start.
+ * so that copies and transfers are always under way.  Meanwhile kvmm is killed
+ * at random moments and at each of its fault points, and makes room for another
+ * program.  The runtimes must print the same tokens as undisturbed runtimes;
+ * the walkers must find no fault; in the end no process, descriptor, memory or
+ * slot may be left.  The pause of a client is measured beside a cold start.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,7 +34,7 @@ static void truth_make(void)
 
 	load_start(&l, &adopt_rig, TOKENS, "f32");
 	load_finish(&l, &truth);
-	/* More than the pool has, so that there is something under way. */
+	/* The pool is too small for the load, so that copies are under way. */
 	ck_assert_int_gt(rig_value(&adopt_rig, "vmstat", "preempt_swap"), 0);
 }
 
@@ -60,7 +59,7 @@ static void await_none(const char *key)
 	}
 }
 
-/* Nobody is left, and all memory and all slots can be had again. */
+/* No client is left, and all memory and all slots are free. */
 static void expect_empty(void)
 {
 	rig_walk(&adopt_rig);
@@ -86,9 +85,9 @@ static void print_how(const char *what, u32 n)
 /* ---- deaths at random moments ---- */
 
 /*
- * This kvmm has begun a step, or the load is over: one that two died of before
- * they did any work is not adopted again.  A runtime sees a death after its step,
- * which is long where a CPU stands in for a GPU.
+ * Wait until this kvmm has begun a step, or the load is over: an arena is not
+ * adopted again if two daemons died before they did any work.  A runtime sees a
+ * death after its step, which is long where a CPU stands in for a GPU.
  */
 static void await_work(struct load *l)
 {
@@ -103,13 +102,13 @@ static void await_work(struct load *l)
 	}
 }
 
-/* Until the load is over, or @most deaths.  Return: how many. */
+/* Kill kvmm until the load is over, @most times.  Return: deaths. */
 static u32 kill_under(struct load *l, u32 most)
 {
 	u32 n = 0;
 
 	while (n < most && !load_ended(l)) {
-		/* Now and then one that has hardly begun. */
+		/* One of five dies shortly after its start. */
 		if (n % 5) {
 			await_work(l);
 			nap_ms(200 * time_scale());
@@ -124,8 +123,9 @@ static u32 kill_under(struct load *l, u32 most)
 }
 
 /*
- * No more is left than there was.  Beside a GPU kvmm keeps the segments of a
- * client mapped until its process is proven quiet, which is a while after its end.
+ * Compare with the census before.  Beside a GPU kvmm keeps the segments of a
+ * client mapped until its process is proven quiet, which is a while after its
+ * end.
  */
 static void expect_nothing_left(const struct census *was)
 {
@@ -136,7 +136,7 @@ static void expect_nothing_left(const struct census *was)
 	for (;;) {
 		census_take(&after, &adopt_rig);
 		before = *was;
-		/* Of the arena there is what was ever looked at. */
+		/* The memory of the arena grows with every page that is read. */
 		before.memfd_kib = after.memfd_kib;
 		if (!census_grew(&before, &after, why, sizeof(why)))
 			return;
@@ -173,7 +173,7 @@ START_TEST(test_random_deaths)
 }
 END_TEST
 
-/* ---- another program takes over ---- */
+/* ---- upgrade to another program ---- */
 
 START_TEST(test_upgrade)
 {
@@ -212,7 +212,7 @@ START_TEST(test_upgrade)
 }
 END_TEST
 
-/* A program that says the right number and is none: the last one comes back. */
+/* The program prints the right layout but is no kvmm: the last one is started again. */
 START_TEST(test_upgrade_to_nothing)
 {
 	char fake[RIG_PATH + 16], fifo[RIG_PATH + 16];
@@ -229,7 +229,7 @@ START_TEST(test_upgrade_to_nothing)
 		build_path("kvmm"));
 	fchmod(fileno(f), 0700);
 	fclose(f);
-	/* What nobody writes to is no reason to wait. */
+	/* A FIFO without a writer must not make hold wait. */
 	snprintf(fifo, sizeof(fifo), "%s/fifo", adopt_rig.dir);
 	ck_assert_int_eq(mkfifo(fifo, 0700), 0);
 	j = job_start(&adopt_rig, "kvctl", "upgrade", fifo, NULL);
@@ -244,12 +244,12 @@ START_TEST(test_upgrade_to_nothing)
 }
 END_TEST
 
-/* A script waits: for a process that does so it has no right. */
+/* A script may wait in a loop only: it has no right to start a process. */
 #define SCRIPT_WAITS(s)							\
 	"read up x </proc/uptime; end=$((${up%%.*} + " s "))\n"		\
 	"while [ ${up%%.*} -lt $end ]; do read up x </proc/uptime; done\n"
 
-/* An answer that comes late is none to the next question. */
+/* A late answer of hold must not count for the next question. */
 START_TEST(test_upgrade_twice)
 {
 	char slow[RIG_PATH + 16], *said;
@@ -281,7 +281,7 @@ START_TEST(test_upgrade_twice)
 }
 END_TEST
 
-/* Who waits for hold's answer about another program dies, and nothing is new. */
+/* kvmm dies while it waits for hold's answer about a program: no upgrade follows. */
 START_TEST(test_upgrade_asked_and_died)
 {
 	char slow[RIG_PATH + 16];
@@ -305,7 +305,7 @@ START_TEST(test_upgrade_asked_and_died)
 	adopt_kill();
 	ck_assert_int_ne(job_wait(&j, 60), 0);
 	load_judge(&l, &truth);
-	/* What was found good was for the one that died. */
+	/* The answer was for the kvmm that died. */
 	ck_assert_uint_eq(adopt_logged("makes room"), 0);
 	ck_assert_uint_eq(adopt_logged("the new kvmm"), 0);
 	ck_assert_uint_eq(adopt_logged("cold start:"), 0);
@@ -317,7 +317,7 @@ START_TEST(test_upgrade_asked_and_died)
 }
 END_TEST
 
-/* One that takes over is killed at once: the one before goes on. */
+/* The kvmm that takes over is killed at once: the previous one is started again. */
 START_TEST(test_upgrade_dies)
 {
 	static const char back[] = "the one before is started again";
@@ -328,7 +328,7 @@ START_TEST(test_upgrade_dies)
 
 	adopt_world("on", "60000", NULL);
 	truth_make();
-	/* Where this test is slow it may come too late for that. */
+	/* On a slow machine most kills come too late for that. */
 	for (n = 0; n < most || (n < 10 * most && !adopt_logged(back)); n++) {
 		if (!n || load_ended(&l)) {
 			if (n)
@@ -387,7 +387,7 @@ static double clock_ms(void)
 	return (double)ts.tv_sec * 1000 + (double)ts.tv_nsec / 1e6;
 }
 
-/* From a death to the first request that was answered again. */
+/* Time from a death to the first answered request. */
 static double one_pause(struct kvmm **k, bool adopts)
 {
 	const double began = clock_ms();
@@ -413,7 +413,7 @@ static void pauses(bool adopts, u32 nr)
 	ck_assert_int_eq(attach_to(&k), 0);
 	for (i = 0; i < nr; i++) {
 		ms[i] = one_pause(&k, adopts);
-		/* So that hold does not wait before the next start. */
+		/* hold would delay the next start if deaths came faster. */
 		nap_ms(400 * time_scale());
 	}
 	if (adopts)

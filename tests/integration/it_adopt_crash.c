@@ -6,10 +6,11 @@
  * budget: 90 s, full 600 s
  * from: full
  *
- * Two runtimes in exact mode work when it happens, and beside them goes on
- * whatever else a node knows (unrest.h), so that every point is passed; one that
- * is not fails the test.  Both must print what they print undisturbed, the
- * walkers find nothing, and in the end nothing is anybody's.
+ * Two runtimes in exact mode work meanwhile, and beside them run all other
+ * activities of a node (unrest.h), so that every point is passed: a point that
+ * is not passed fails the test.  Both runtimes must print the same text as
+ * undisturbed, the walkers must find no fault, and in the end no memory or slot
+ * may be in use.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@
 static struct load_text truth;
 static u32 nr_whole, nr_salvaged;
 
-/* Points of the shell, in each life: so late that it did some work. */
+/* Points of the shell, late enough in each life for some work before the death. */
 static const char * const shell_points[] = {
 	"mm_die:1200", "mm_die_commit:1200", "mm_die_publish:1200",
 };
@@ -49,7 +50,7 @@ static void print_point(const char *spec)
 	nr_salvaged += salvaged;
 	ck_assert_msg(whole + salvaged, "%s: %u loads did not pass it", spec,
 		      LOADS);
-	/* One that was passed before it served left nothing to adopt. */
+	/* A death before kvmm began to serve leaves nothing to adopt. */
 	ck_assert_msg(adopt_logged("cold start:") ==
 		      adopt_logged("it had not begun to serve"),
 		      "%s: cold:\n%s", spec, adopt_log_end());
@@ -69,7 +70,10 @@ static void end(struct job *j)
 	(void)!job_wait(j, 30);
 }
 
-/* Until both are attached: one whose daemon dies of that begins again. */
+/*
+ * Start both runtimes and wait until they attach; start them again if a death
+ * ended one.
+ */
 static void load_begin(struct load *l)
 {
 	u32 tries;
@@ -94,7 +98,7 @@ static bool has_died(void)
 	return adopt_logged(": whole,") || adopt_logged(": salvaged,");
 }
 
-/* All that can happen besides, once at least, and until the load is over. */
+/* Run all other activities, each at least once, until the load is over. */
 static void load_unrest(struct load *l)
 {
 	const u32 first = random_below(nr_unrests);
@@ -104,7 +108,7 @@ static void load_unrest(struct load *l)
 		unrest(&adopt_rig, first + n);
 }
 
-/* With the cache all is free: nobody is left. */
+/* Without cache all memory is free: no client is left. */
 static void expect_empty(void)
 {
 	static const char * const keys[] = {
@@ -152,7 +156,7 @@ static void truth_make(void)
 	adopt_world_stop();
 }
 
-/* One that the unrest brings about for sure, not the first one always. */
+/* Choose a passing that the unrest is sure to reach, not always the first one. */
 static u32 passing_of(u32 point)
 {
 	switch (point) {
@@ -164,7 +168,7 @@ static u32 passing_of(u32 point)
 	case CORE_CRASH_extent_gone:
 		return 1 + random_below(4);
 	case CORE_CRASH_extent_state:
-		/* The host pool has its extents before anybody is served. */
+		/* The host pool makes its extents before any client is served. */
 		return 9 + random_below(600);
 	default:
 		return 1 + random_below(12);

@@ -4,13 +4,13 @@
  *
  * budget: 60 s, full 200 s
  *
- * A client has words of its own in every block of some sequences, more than the
- * host pool holds, and has them paged out, so that the rest goes to an area on a
- * disk so slow that requests queue.  kvmm is killed while it writes, and again
- * while it reads them back: the next one makes all of it anew.  A write that was
- * not over has its source still, a read only has its waiter wait: no sequence is
- * to be computed again, and each comes back with every word that it had.  In
- * the end all slots can be had again.
+ * A client writes its own words into every block of some sequences, more than
+ * the host pool holds, and has them paged out.  The rest goes to an area on a
+ * disk so slow that requests queue.  kvmm is killed while it writes the blocks,
+ * and again while it reads them back: the next one issues all requests anew.
+ * An unfinished write still has its source, and an unfinished read only delays
+ * its sequence.  No sequence may have to be recomputed, and each must come back
+ * with all its words.  In the end all slots must be free.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,7 +64,7 @@ static void wait_a_bit(void)
 	ck_assert_int_ne(kvmm_wait(kv, 5000000), -ECONNRESET);
 }
 
-/* It must never be one that is to be computed again. */
+/* No sequence may ever have to be recomputed. */
 static void await_state(u32 i, u32 state)
 {
 	const u64 end = now_ms() + ADOPT_WAIT_MS * time_scale();
@@ -79,7 +79,7 @@ static void await_state(u32 i, u32 state)
 	}
 }
 
-/* Every word of a sequence: written, or compared. */
+/* Write, or compare, every word of a sequence. */
 static void words(u32 i, bool write)
 {
 	const u32 per_block = 16 * TOKEN_BYTES / 8;
@@ -95,7 +95,7 @@ static void words(u32 i, bool write)
 			const u64 word = ((u64)i << 40 | (u64)b << 32 | n) *
 					 0x9e3779b97f4a7c15ull;
 
-			/* Behind the last token nothing is promised. */
+			/* Words behind the last token have no defined content. */
 			if (b * 16 + n * 8 % (16 * HALF) / HALF >= LEN)
 				continue;
 			if (write)
@@ -187,7 +187,7 @@ static void area_off(void)
 	ck_assert_msg(!job_wait(&j, 60), "%s", slurp(j.err));
 }
 
-/* Kill kvmm with requests under way.  Return: how many there were. */
+/* Kill kvmm while requests are under way.  Return: their number. */
 static u32 kill_in_flight(void)
 {
 	const u64 end = now_ms() + ADOPT_WAIT_MS * time_scale();
@@ -203,7 +203,7 @@ static u32 kill_in_flight(void)
 
 /* ---- all of it ---- */
 
-/* Page all out.  Return: requests that were under way at the death. */
+/* Page out all sequences.  Return: requests that were under way at the death. */
 static u32 all_out(void)
 {
 	const u64 end = now_ms() + ADOPT_WAIT_MS * time_scale();
@@ -215,7 +215,7 @@ static u32 all_out(void)
 			ck_assert_msg(now_ms() < end, "sequence %u stays", i);
 			wait_a_bit();
 		}
-		/* The host pool is full: what comes has to be written. */
+		/* The host pool is full: further blocks have to be written. */
 		if (i == NR_SEQS / 2)
 			nr = kill_in_flight();
 	}
@@ -254,7 +254,7 @@ static void expect_nothing_lost(void)
 	rig_walk(&adopt_rig);
 }
 
-/* Return: whether both deaths were between two events. */
+/* Return: whether neither death was inside an event. */
 static bool one_round(void)
 {
 	u32 i, out, in;

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_adopt_refuse.c - what is not adopted, and who does not come back
+ * it_adopt_refuse.c - arenas that are not adopted, clients that do not resume
  *
  * budget: 60 s
  *
- * An arena that others write to while it is adopted, or after that, harms
- * nobody: what is judged and used is a copy.  An arena that is damaged, of
- * another kvmm or another boot, or that killed who adopted it, makes the start
- * a cold one, with a line that says why.  Clients
- * that ask for an attachment that is not theirs get none, each told why; one
- * that does not come back is killed, and so are, at once, those that died
- * meanwhile; their memory is back.  A kvmm that dies while it resumes is adopted
- * as any other, but not for ever.
+ * A process that writes to the arena during or after its adoption harms no
+ * client: kvmm checks and uses a copy.  An arena that is damaged, belongs to
+ * another kvmm or another boot, or killed the kvmm that adopted it leads to a
+ * cold start, with a line that gives the reason.  A client that asks for a
+ * foreign attachment is refused, with a reason.  A client that does not resume
+ * is killed; one that died meanwhile is removed at once; their memory becomes
+ * free.  A kvmm that dies while clients resume is adopted as any other, but not
+ * for ever.
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -37,7 +37,7 @@ static void start(const char *resume_ms, const char *fault)
 		setenv("KVMM_FAULT", fault, 1);
 	adopt_world("on", resume_ms, "--socket-mode", "0666", NULL);
 	unsetenv("KVMM_FAULT");
-	/* For the client of another user. */
+	/* A client of another user passes through this directory. */
 	chmod(adopt_rig.dir, 0711);
 	snprintf(sock, sizeof(sock), "%s/attach.sock", adopt_rig.dir);
 }
@@ -79,7 +79,7 @@ struct damage {
 static const struct damage damages[] = {
 	{ "kvmm-arena", 0, 0x10, 1, "of another kvmm, or for other sizes" },
 	{ "kvmm-arena", 8, 0x01, 1, "of another kvmm, or for other sizes" },
-	/* core_config.pool_bytes is the first of them. */
+	/* core_config.pool_bytes is the first of the sizes. */
 	{ "kvmm-arena", 35, 0x02, 1, "of another kvmm, or for other sizes" },
 	{ "kvmm-arena", 16384, 0xff, 1 << 20, "cold start:" },
 	{ "kvmm-keep", offsetof(struct keep, boot), 0x01, 1, "of another boot" },
@@ -124,14 +124,14 @@ START_TEST(test_damaged)
 }
 END_TEST
 
-/* Who was told that it is attached may write: what it has goes to nobody. */
+/* A client with an answer may write: its memory must not go to another client. */
 START_TEST(test_client_unknown)
 {
 	struct wire w;
 
 	start("60000", "deposit_client");
 	attach(&w);
-	/* It has its answer before kvmm notes that. */
+	/* The client has its answer before kvmm deposits its record. */
 	adopt_await_logged("client 0 attached", 0);
 	adopt_kill();
 	adopt_await_logged("cold start: the record of client 0 is missing", 0);
@@ -141,7 +141,7 @@ START_TEST(test_client_unknown)
 }
 END_TEST
 
-/* What dies of every adoption is not adopted for ever. */
+/* An arena that kills every kvmm that adopts it is not adopted for ever. */
 START_TEST(test_poison)
 {
 	start("60000", "adopt_die");
@@ -149,22 +149,22 @@ START_TEST(test_poison)
 	ck_assert_int_eq(kill(adopt_daemon(0), SIGKILL), 0);
 	adopt_await_logged("adopted before and led to nothing", 0);
 	adopt_await_logged("kvmm: ready:", 1);
-	/* The first death, and two that adopted. */
+	/* The first kvmm, and two that adopted. */
 	ck_assert_uint_eq(adopt_logged("kvmm was ended by signal 9"), 3);
 	expect_serves();
 	adopt_world_stop();
 }
 END_TEST
 
-/* ---- arenas that others have ---- */
+/* ---- arenas that other processes have mapped ---- */
 
-/* What the one who scribbles and the test share. */
+/* Memory that the scribbling process and the test share. */
 static struct scribble {
 	u32	go;
 	u32	rounds;
 } *scribble;
 
-/* A descriptor of the arena that is kept, from before it was taken over. */
+/* A descriptor of the kept arena, from before its adoption. */
 static int old_fd = -1;
 
 static char *old_map(u64 *bytes)
@@ -180,8 +180,8 @@ static char *old_map(u64 *bytes)
 }
 
 /*
- * Indices and counts that go wrong and right again between two looks, most of
- * them where there are records.
+ * Change indices and counts, and change half of them back, most of them where
+ * the arena has records.
  */
 static void __noreturn scribble_main(u32 seed)
 {
@@ -203,7 +203,7 @@ static void __noreturn scribble_main(u32 seed)
 	}
 }
 
-/* From before the next one looks, or from somewhere in between. */
+/* Scribble before the next kvmm reads the arena; scribble_later(): meanwhile. */
 static void scribble_go(void *arg)
 {
 	store_release(&scribble->go, 1u);
@@ -233,7 +233,7 @@ static pid_t scribble_fork(u32 seed)
 	return pid;
 }
 
-/* No kvmm but those that the test killed ended by a signal. */
+/* kvmm ended by a signal only where the test killed it. */
 static void expect_no_crash(u32 kills)
 {
 	const u32 ends = adopt_logged("kvmm was ended by signal");
@@ -261,7 +261,7 @@ START_TEST(test_scribble)
 		us = i * 7919 % 20000;
 		adopt_kill_and(i % 2 ? scribble_go : scribble_later, &us);
 		scribble_go(NULL);
-		/* It goes on, and is felt by nobody. */
+		/* The process goes on scribbling, without effect. */
 		expect_serves();
 		kill(pid, SIGKILL);
 		while (waitpid(-1, NULL, WNOHANG) > 0)
@@ -277,7 +277,7 @@ START_TEST(test_scribble)
 }
 END_TEST
 
-/* Dead with a copy that hold has not: what it has is as it was left. */
+/* kvmm dies with a copy that hold does not have yet: hold's arena is still good. */
 START_TEST(test_dies_with_copy)
 {
 	start("60000", "adopt_die_copied");
@@ -292,7 +292,7 @@ START_TEST(test_dies_with_copy)
 }
 END_TEST
 
-/* The next one's memory is no file that was there before, and is sealed. */
+/* The next kvmm has new memory files, and they are sealed. */
 START_TEST(test_copies)
 {
 	static const char * const name[] = { "kvmm-arena", "kvmm-keep" };
@@ -314,7 +314,7 @@ START_TEST(test_copies)
 		ck_assert_uint_ne(old.st_ino, new.st_ino);
 		ck_assert_uint_eq((u64)old.st_size, (u64)new.st_size);
 		ck_assert_int_eq(fcntl(now, F_GET_SEALS), seals);
-		/* What is not used is no memory. */
+		/* Unused parts of the arena take no memory. */
 		ck_assert_uint_le((u64)new.st_blocks,
 				  (u64)old.st_blocks + 4096);
 		close(fd[i]);
@@ -348,7 +348,7 @@ static void resume_of(const struct wire *w, struct kvmm_attach_req *req)
 	req->resume_index = w->taken;
 }
 
-/* Ask as another process, of user @uid.  Return: what it was told. */
+/* Ask as another process, of user @uid.  Return: its answer from kvmm. */
 static int ask_as(uid_t uid, const struct kvmm_attach_req *req)
 {
 	struct kvmm_attach_rep rep;
@@ -359,7 +359,7 @@ static int ask_as(uid_t uid, const struct kvmm_attach_req *req)
 	pid = fork();
 	ck_assert_int_ge(pid, 0);
 	if (!pid) {
-		/* The way there may be closed to that user. */
+		/* That user may have no access to the directories above. */
 		strcpy(sock, "attach.sock");
 		if (chdir(adopt_rig.dir) || (uid && setuid(uid)))
 			_exit(255);
@@ -425,19 +425,22 @@ START_TEST(test_hostile)
 	ck_assert_uint_eq(rep.resumed, KVMM_RESUMED_WHOLE);
 	ck_assert_uint_eq(rep.ring_index, w.taken);
 	ck_assert_uint_eq(rep.committed, w.number);
-	/* That connection is closed again: it hung up, and lives on. */
+	/*
+	 * That connection is closed again: its client hung up, though its
+	 * process lives.
+	 */
 	adopt_await_logged("resumed", 0);
 	expect_ask(&good, -ESTALE, "has ended");
 	wire_close(&w);
 	rig_walk(&adopt_rig);
-	/* It has this process killed: the node ends before that. */
+	/* kvmm would kill this process after a while: stop the node before. */
 	rig_stop(&adopt_rig);
 }
 END_TEST
 
 /* ---- a kvmm that dies while it resumes ---- */
 
-/* Come back: what the other end says. */
+/* Resume the attachment.  Return: the answer. */
 static int resume(struct wire *w)
 {
 	const u64 number = w->number, step = w->step;
@@ -463,7 +466,7 @@ static int resume(struct wire *w)
 	return 0;
 }
 
-/* A sequence with a step that is open. */
+/* Attach, and open a sequence with an open step. */
 static u64 work_begin(struct wire *w, u32 salt)
 {
 	u64 seq;
@@ -475,7 +478,7 @@ static u64 work_begin(struct wire *w, u32 salt)
 	return seq;
 }
 
-/* All is as it was: the step ends, and another begins. */
+/* All is unchanged: the step ends, and another one begins. */
 static void work_goes_on(struct wire *w, u64 seq)
 {
 	struct kvmm_sqe *q = wire_put(w, KVMM_OP_STEP_END, 0, NULL, 0);
@@ -490,8 +493,9 @@ static void work_goes_on(struct wire *w, u64 seq)
 }
 
 /*
- * Of three the last one that resumes has its answer lost, and the others have
- * to resume twice: whoever comes back finds what it had.
+ * kvmm dies when the last of three clients resumes.  That client's answer is
+ * lost, and the other two have to resume twice: each finds its sequence
+ * unchanged.
  */
 START_TEST(test_dies_resuming)
 {
@@ -517,12 +521,12 @@ START_TEST(test_dies_resuming)
 	}
 	ck_assert_uint_eq(adopt_logged(": whole,"), 2);
 	rig_walk(&adopt_rig);
-	/* The first is away; the node ends before it has this process killed. */
+	/* Client 0 is away: stop the node before kvmm has this process killed. */
 	rig_stop(&adopt_rig);
 }
 END_TEST
 
-/* What dies of every client that resumes is not adopted for ever. */
+/* An arena that kills kvmm at every resume is not adopted for ever. */
 START_TEST(test_dies_of_resuming)
 {
 	struct kvmm_attach_req req;
@@ -533,7 +537,10 @@ START_TEST(test_dies_of_resuming)
 	work_begin(&w, 0);
 	adopt_kill();
 	for (i = 1; i <= KEEP_TRIES; i++) {
-		/* However long it waits for who is away, it has done no work. */
+		/*
+		 * Waiting for an absent client, however long, does not count as
+		 * work.
+		 */
 		nap_ms(300 * time_scale());
 		ck_assert_int_eq(resume(&w), -ECONNRESET);
 		adopt_await_logged("kvmm: ready:", i);
@@ -548,7 +555,7 @@ START_TEST(test_dies_of_resuming)
 }
 END_TEST
 
-/* A client of its own process, which does nothing more. */
+/* A client in another process, with one sequence and no more work. */
 static pid_t client_fork(void)
 {
 	int ready[2];
@@ -608,7 +615,7 @@ START_TEST(test_not_back)
 }
 END_TEST
 
-/* Of a first kvmm it has no answer; the next one has it for good. */
+/* The first kvmm dies before it answers; the next one keeps the attachment. */
 static void __noreturn try_again(void)
 {
 	struct kvmm_attach_req req;
@@ -632,8 +639,8 @@ static void __noreturn try_again(void)
 }
 
 /*
- * Nobody is killed because an attachment that it was never told of does not
- * come back.
+ * A client that never had the answer to its attach is not killed because the
+ * attachment is not resumed.
  */
 START_TEST(test_dies_attaching)
 {
@@ -682,7 +689,7 @@ END_TEST
 
 /* ---- processes that outlive their DETACH ---- */
 
-/* Attaches and detaches whenever it is told to. */
+/* A process that attaches and detaches for each byte on a pipe. */
 static pid_t ghost_fork(int *ask, int *told)
 {
 	int go[2], done[2];
@@ -716,7 +723,7 @@ static pid_t ghost_fork(int *ask, int *told)
 	return pid;
 }
 
-/* Until it has detached, and its slot is free. */
+/* Let it attach and detach, and wait until its slot is free. */
 static void ghost_comes(int ask, int told)
 {
 	char c;
@@ -752,7 +759,7 @@ static bool hold_keeps(pid_t pid)
 	return found;
 }
 
-/* Whatever the order in which hold has them, each is kept for the next one. */
+/* hold keeps the descriptors of both lingering clients, whatever their order. */
 START_TEST(test_ghosts)
 {
 	int ask[2], told[2], status;
@@ -764,13 +771,13 @@ START_TEST(test_ghosts)
 	pid[1] = ghost_fork(&ask[1], &told[1]);
 	ghost_comes(ask[0], told[0]);
 	ghost_comes(ask[1], told[1]);
-	/* Its record is put anew, so it is hold's last one now. */
+	/* Its record is deposited anew, so it is hold's last one now. */
 	ghost_comes(ask[0], told[0]);
 	adopt_kill();
 	for (i = 0; i < 2; i++)
 		ck_assert_msg(hold_keeps(pid[i]), "process %u is forgotten",
 			      i);
-	/* The second has a duplicate of what the first one waits for. */
+	/* The second process has a duplicate of the pipe that the first one reads. */
 	close(ask[1]);
 	close(ask[0]);
 	for (i = 0; i < 2; i++) {

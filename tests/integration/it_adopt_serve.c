@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_adopt_serve.c - kvmm dies under a server, whose clients notice a pause
+ * it_adopt_serve.c - kvmm dies under a server, and clients see only a pause
  *
  * budget: 60 s, full 200 s
  *
- * Clients ask kvrt serve all the time, for streams and for whole answers, while
- * kvmm is killed again and again: every answer is 200 and what an undisturbed
- * server says, no stream ends with an error, and the server has attached once.
+ * Clients ask kvrt serve all the time, for streams and for complete answers,
+ * while kvmm is killed again and again.  Every answer must be 200 with the text
+ * of an undisturbed server, no stream may end with an error, and the server
+ * must attach once.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -17,7 +18,7 @@
 
 #define NR_CLIENTS	4u
 
-/* Where a CPU stands in for a GPU few tokens take as long. */
+/* Where a CPU stands in for a GPU, fewer tokens take the same time. */
 #define ASK_OF(tokens) "{\"prompt\":\"In the beginning\",\"temperature\":0,\"max_tokens\":" tokens ",\"ignore_eos\":true,"
 #define ASK(rest) (rig_on_gpu() ? ASK_OF("16") rest : ASK_OF("300") rest)
 
@@ -26,9 +27,9 @@ static char *truth;
 static u32 stop;
 
 /**
- * struct asker - asks all the time
- * @whole:   answers that were the truth
- * @because: the first that was not, in words
+ * struct asker - a thread that sends requests all the time
+ * @whole:   answers that equalled the truth
+ * @because: the first one that differed, in words
  */
 struct asker {
 	pthread_t	thread;
@@ -45,7 +46,7 @@ static void wrong(struct asker *a, const char *what)
 		snprintf(a->because, sizeof(a->because), "%s", what);
 }
 
-/* The text of a stream's event is added to @text. */
+/* Append the text of a stream's event to @text. */
 static void add_event(const char *event, char *text, size_t len)
 {
 	json_t *v = json_loads(event, 0, NULL);

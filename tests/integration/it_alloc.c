@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_alloc.c - the mm thread asks nobody for memory
+ * it_alloc.c - the mm thread never allocates memory
  *
- * Every table of the daemon is sized at start, so nothing that the mm thread
- * does may allocate, free, map or unmap: not for requests, not when clients
- * come, end or are killed, not while blocks move between tiers or swapd dies,
- * not for the files of operators.  watch_alloc.so, preloaded into the daemon,
- * counts such calls from the moment on that the thread has its name; after
- * all this there must be none.  A probe under the same library, which does
- * allocate, proves that the count can rise.  budget: 60 s
+ * Every table of the daemon is sized at start, so the mm thread must not
+ * allocate, free, map or unmap: not for requests, not when clients come, end or
+ * are killed, not while blocks move between tiers or swapd dies, not for the
+ * files of operators.  watch_alloc.so, preloaded into the daemon, counts such
+ * calls once the thread has its name; the count must stay 0.  A probe under the
+ * same library, which does allocate, proves that the count can rise.
+ * budget: 60 s
  */
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@
 
 #define PROBE		"--probe"
 #define TOKENS		"72"
-#define KILLED_TOKENS	"600"	/* of what is killed before its end */
+#define KILLED_TOKENS	"600"	/* of the runtime that is killed before its end */
 
 static const char *self;
 static struct rig rig;
@@ -32,7 +32,7 @@ static char path[RIG_PATH];
 
 /* ---- the watch ---- */
 
-/* What is started from now on is watched. */
+/* Watch every daemon that is started from now on. */
 static void watch_start(void)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -65,7 +65,7 @@ static void watch_end(void)
 	unlink(path);
 }
 
-/* One thread of that name, and not a call of it. */
+/* Exactly one thread had that name, and it made no call. */
 static void expect_no_call(void)
 {
 	const u64 nr = READ_ONCE(page->nr_calls);
@@ -97,7 +97,7 @@ static void *probe_main(void *arg)
 	return NULL;
 }
 
-/* The process of the probe: one thread that is called like the daemon's. */
+/* The process of the probe: one thread with the name of the daemon's. */
 static int probe(void)
 {
 	void *volatile p = malloc(1);
@@ -149,7 +149,7 @@ static void kvctl(const char *verb, const char *arg, const char *option,
 	unlink(j.err);
 }
 
-/* Files for operators, from which together everything is asked. */
+/* Read files for operators that together request every view. */
 static void read_all_files(void)
 {
 	static const char * const files[] = {

@@ -5,11 +5,11 @@
  * budget: 35 s, full 160 s
  * from: full
  *
- * Three areas under two runtimes in a pool that is much too small; the shim in
- * swapd makes the second slow, the third slower still, or failing.  What the
- * runtimes print must be what they print without swap, whatever happens to the
- * areas meanwhile: no request is lost, none waits for ever, and in the end no
- * slot is left.  What went where is read from swapareas.
+ * Three areas serve two runtimes in a pool that is much too small.  The shim in
+ * swapd makes the second area slow, and the third one slower still, or failing.
+ * The runtimes must print the same text as without swap, whatever happens to
+ * the areas: no request is lost, none waits for ever, and in the end no slot is
+ * in use.  The test reads in swapareas how much went to each area.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static const char *area_path(u32 i)
 	return path;
 }
 
-/* kvctl with area @i: its exit code, what it said to @says. */
+/* Run kvctl with area @i.  Return: its exit code; its stderr in @says. */
 static int kvctl(u32 i, const char *verb, const char *arg1, const char *arg2,
 		 const char *arg3, const char *arg4, char *says, size_t len)
 {
@@ -74,7 +74,7 @@ static int kvctl(u32 i, const char *verb, const char *arg1, const char *arg2,
 	return code;
 }
 
-/* What swapareas says of one area. */
+/* The line of one area in swapareas. */
 struct row {
 	char			state[16];
 	long long		prio, total, used;
@@ -113,7 +113,7 @@ static void area_on(u32 i, const char *size, const char *prio)
 	if (kvctl(i, "swapon", "--size", size, "--priority", prio, says,
 		  sizeof(says)))
 		ck_abort_msg("swapon: %s", says);
-	/* Swapd said so when it took the area; nothing was written yet. */
+	/* swapd measured the depth when it took the area; no block was written yet. */
 	ck_assert_uint_gt(area_row(i).depth, 0);
 }
 
@@ -146,7 +146,7 @@ static void small_start(const char *lies)
 	unsetenv(SHIM_ENV);
 }
 
-/* Nothing is under way, nothing in limbo; the ledger is whole. */
+/* Wait until no request is open and no slot in limbo; then run the walkers. */
 static void settle(void)
 {
 	u64 end = now_ms() + 20000 * time_scale();
@@ -165,7 +165,7 @@ static void settle(void)
 			 rig_value(&rig, "meminfo", "HostTotal"));
 }
 
-/* Every area goes, and with it every slot. */
+/* Remove every area; no slot may be left. */
 static void small_stop(void)
 {
 	char says[600];
@@ -195,7 +195,7 @@ static void drop_caches(void)
 	unlink(j.err);
 }
 
-/* Load until so much was written; @drop: no area is to get full of cache. */
+/* Run loads until that much was written; @drop: drop caches, which fill the areas. */
 static void load_until(s64 written, bool drop)
 {
 	struct load l;
@@ -213,7 +213,7 @@ static void load_until(s64 written, bool drop)
 		     (long long)rig_value(&rig, "vmstat", "pswpout"));
 }
 
-/* ---- where it goes ---- */
+/* ---- choice of an area ---- */
 
 START_TEST(test_by_speed)
 {
@@ -223,7 +223,7 @@ START_TEST(test_by_speed)
 	int len = 0;
 	u32 i;
 
-	/* Long beside what a write costs the processor. */
+	/* The delays are long beside the processor's time for a write. */
 	for (i = 0; i < AREAS; i++)
 		len += snprintf(faults + len, sizeof(faults) - (size_t)len,
 				"%sarea=%u,rate=1000,delay=%u,kinds=delay",
@@ -240,8 +240,8 @@ START_TEST(test_by_speed)
 	fflush(stdout);
 	ck_assert_uint_gt(r[2].wr, 0);
 	/*
-	 * As fast as each was measured to be, which on a machine that does
-	 * much else is not what the delays say.
+	 * Compare with the measured speeds: on a busy machine they differ from
+	 * the delays of the shim.
 	 */
 	ck_assert_uint_gt(r[0].wr, r[1].wr);
 	ck_assert_uint_gt(r[0].wr, 4 * r[2].wr);
@@ -253,7 +253,7 @@ START_TEST(test_by_speed)
 }
 END_TEST
 
-/* The slow one first, since it was asked for; the rest when it is full. */
+/* The slow one first, for its priority; the others when it is full. */
 START_TEST(test_by_priority)
 {
 	struct row r[AREAS];
@@ -286,7 +286,7 @@ struct seen {
 	u64	longest_ms;
 };
 
-/* One goes, and comes again. */
+/* Remove one area and add it again. */
 static void area_turn(struct seen *s, u32 i)
 {
 	const char *seconds = random_below(4) ? "30" : "1";
@@ -359,7 +359,7 @@ START_TEST(test_come_and_go)
 }
 END_TEST
 
-/* The area anew, with something in it. */
+/* Add the area anew, and wait until blocks were written to it. */
 static void area_fill(struct load *l)
 {
 	s64 before = rig_value(&rig, "vmstat", "pswpout");
@@ -374,7 +374,7 @@ static void area_fill(struct load *l)
 	}
 }
 
-/* Who does not wait any more does not stop it; who asks again waits again. */
+/* A swapoff goes on when its kvctl dies; another kvctl can wait for it. */
 START_TEST(test_interrupted)
 {
 	char says[600];
@@ -409,7 +409,7 @@ static void on_progress(const char *text)
 	nr_told += strstr(text, " are left") && strstr(text, area_path(0));
 }
 
-/* swapoff of area 0 as kvctl asks, in @ms; it must go. */
+/* Ask for swapoff of area 0 as kvctl does, within @ms; it must succeed. */
 static void ask_swapoff(u32 ms)
 {
 	static struct kv_admin a;
@@ -440,8 +440,8 @@ static u32 log_count(const char *what)
 }
 
 /*
- * A slow area goes: who waits is told how far it is; who does not wait for long
- * has the rest given up.
+ * Removing a slow area: a patient caller is told the progress; for an impatient
+ * one the remaining slots are given up.
  */
 START_TEST(test_slow_swapoff)
 {
@@ -465,7 +465,7 @@ START_TEST(test_slow_swapoff)
 }
 END_TEST
 
-/* The next swapd does not find the area that it was: it goes by itself. */
+/* The next swapd does not find the superblock: the daemon removes the area. */
 START_TEST(test_superblock_gone)
 {
 	const u64 end = now_ms() + 60000 * time_scale();
@@ -503,10 +503,9 @@ static void file_sparse(const char *path, off_t bytes)
 	close(fd);
 }
 
-/* No more room is taken on the disk than slots can use. */
 /*
- * An empty area goes while the next swapd looks at it: the others get their
- * requests all the same.
+ * An empty area is removed while the next swapd opens it: the other areas still
+ * get their requests.
  */
 START_TEST(test_gone_at_start)
 {
@@ -519,7 +518,7 @@ START_TEST(test_gone_at_start)
 	for (n = 1; n <= AREAS; n++)
 		area_on(n, "8M", "0");
 	for (n = 0; n < tries; n++) {
-		/* The last to be looked at. */
+		/* swapd opens this area last. */
 		area_on(0, "8M", "0");
 		runs = log_count(" runs as ");
 		up = log_count(" takes requests");
@@ -538,6 +537,7 @@ START_TEST(test_gone_at_start)
 }
 END_TEST
 
+/* An area takes no more room on the disk than its slots can use. */
 START_TEST(test_size)
 {
 	char says[600];

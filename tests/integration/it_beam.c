@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_beam.c - beam search on a real node, against others
+ * it_beam.c - beam search on a real node, compared with other searches
  *
  * budget: 60 s, full 200 s
  *
- * The engine runs in this program, with the demo model in exact mode and a
- * daemon of its own.  Texts must be those of Hugging Face transformers
- * (tests/data/beam-search), those of a plain search that runs the model on
- * memory of its own from the first token on at every step, and the same in a
- * pool so small that families lose their memory, by recompute and by swap,
- * which the daemon's counters have to prove, beside samples by fork; and while
- * kvmm is killed and adopted.  After each nothing may be left in the daemon.
+ * The engine runs in this program, with the demo model in exact mode and a new
+ * daemon.  Its texts must equal those of Hugging Face transformers
+ * (tests/data/beam-search), and those of a plain search that runs the model
+ * from the first token on at every step, in private memory.  They must stay the
+ * same in a pool so small that families are preempted, by recompute and by swap
+ * (the daemon's counters have to prove it), beside samples by fork; and while
+ * kvmm is killed and adopted.  After each test the daemon must be empty.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -127,7 +127,7 @@ static void jobs_done(void)
 			ck_assert_uint_eq(jobs[i].text[k].dones, 1);
 }
 
-/* The client is gone: what it had is free, or cache that nobody uses. */
+/* The client is gone: all memory must be free, or cache without users. */
 static void expect_nothing_left(void)
 {
 	const u64 end = now_ms() + 10000u * time_scale();
@@ -195,7 +195,7 @@ static u32 early_of(const json_t *v)
 	return json_is_string(v) ? 2 : json_is_true(v);
 }
 
-/* All of them at once. */
+/* All searches at once. */
 START_TEST(test_transformers)
 {
 	u32 i, k, n, *ends[MAX_JOBS];
@@ -232,7 +232,7 @@ END_TEST
 
 /* ---- a plain search ---- */
 
-/* All positions at once, in memory that nobody else has. */
+/* Run all positions at once, in private memory. */
 static void row_of(void *arg, const u32 *ids, u32 nr, float *lp)
 {
 	const struct model_info *mi = model_info(model);
@@ -376,7 +376,7 @@ static void show(const char *what)
 	fflush(stdout);
 }
 
-/* How they meet is a matter of time: play until some of them was preempted. */
+/* Preemption depends on timing: play until a family was preempted. */
 static void play_until(const char *name, const char *preempt)
 {
 	u32 n;
@@ -415,12 +415,13 @@ START_TEST(test_swap)
 END_TEST
 
 /*
- * One that dies before it said that it works, 150 ms after its start and with
- * all clients back, was adopted for nothing: after two such the next is cold.
+ * kvmm reports that it works 150 ms after its start with all clients back.  If
+ * it dies earlier, the adoption was in vain; after two such deaths the next
+ * start is cold.
  */
 #define LIFE_MS		400
 
-/* Kills the daemon if it has lived for long enough. */
+/* Kill the daemon if it has lived for long enough. */
 static bool daemon_dies(pid_t *daemon, u64 *since, u64 steps)
 {
 	const pid_t now = rig_daemon(&rig);
@@ -438,7 +439,7 @@ static bool daemon_dies(pid_t *daemon, u64 *since, u64 steps)
 	return !kill(now, SIGKILL);
 }
 
-/* kvmm is killed while they run, and adopted by the next. */
+/* kvmm is killed during the searches, and adopted by the next one. */
 START_TEST(test_adopt)
 {
 	const u32 kills = by_level(1, 12, 40);
@@ -478,7 +479,7 @@ END_TEST
 
 /* ---- the server ---- */
 
-/* The answer to a completion: @prompt, and more fields. */
+/* Ask for a completion of @prompt, with more fields. */
 static json_t *ask(struct served *s, const json_t *prompt, const char *more)
 {
 	char *ids = json_dumps(prompt, JSON_COMPACT), *body;
@@ -502,7 +503,7 @@ static void expect_choice(json_t *answer, u32 k, const json_t *want, u32 n,
 	ck_assert(json_equal(json_object_get(c, "token_ids"), ids));
 	ck_assert_str_eq(json_string_value(json_object_get(c, "finish_reason")),
 			 json_is_null(stop) ? "length" : "stop");
-	/* The model's own end is no stop_reason. */
+	/* The end token of the model is no stop_reason. */
 	if (json_integer_value(stop))
 		ck_assert(json_equal(json_object_get(c, "stop_reason"), stop));
 	ck_assert_uint_eq(json_array_size(json_object_get(answer, "choices")),
@@ -510,7 +511,7 @@ static void expect_choice(json_t *answer, u32 k, const json_t *want, u32 n,
 	*tokens += (u32)json_array_size(ids);
 }
 
-/* A search of the golden file that the API can ask for: which, and how. */
+/* Searches of the golden file that the API can express. */
 static const struct {
 	u32		at;		/* first of eight */
 	u32		n;
@@ -553,7 +554,7 @@ END_TEST
 
 /* ---- best_of ---- */
 
-/* What the model holds of a text, a token. */
+/* The mean logprob of a text's tokens, by the model. */
 static double mean_of(const json_t *prompt, const json_t *ids)
 {
 	float *lp = calloc(model_info(model)->nr_vocab, sizeof(*lp));
@@ -579,7 +580,7 @@ static json_t *ids_at(json_t *answer, u32 k)
 	return json_object_get(choice(answer, k), "token_ids");
 }
 
-/* Of the five samples of a seed, the two with the highest mean logprob. */
+/* The server must return the two of five samples that have the highest mean. */
 static void expect_best(struct served *s, const json_t *prompt, u32 seed)
 {
 	double mean[5], swap;
@@ -613,7 +614,7 @@ static void expect_best(struct served *s, const json_t *prompt, u32 seed)
 		ck_assert_int_eq(json_integer_value(json_object_get(
 				 choice(best, k), "index")), k);
 	}
-	/* All that were drawn are paid for. */
+	/* The usage counts the tokens of all samples. */
 	ck_assert_int_eq(usage(best, "completion_tokens"), tokens);
 	json_decref(best);
 	json_decref(all);

@@ -2,9 +2,9 @@
 /*
  * it_bench_cli.c - kvrt bench against kvrt serve
  *
- * The figures of a run must be those that the server counted: every token of
- * every request is in its counters once.  And a server that dies in a run, or
- * that has no room, must come out as failures with their reasons.
+ * The results of a run must equal the server's counters: every token of every
+ * request counts once.  A server that dies during a run, or that has no room,
+ * must appear as failures with their reasons.
  *
  * budget: 60 s
  */
@@ -37,7 +37,7 @@ static const char *url(void)
 	return text;
 }
 
-/* The results of a run that was started with --json -. */
+/* The results of a run that was started with --json -; it must exit with @want. */
 static json_t *results(struct job *j, int want)
 {
 	const int code = job_wait(j, 60);
@@ -76,8 +76,8 @@ static s64 sum_of(const json_t *v, const char *key)
 }
 
 /*
- * Every token that the server counted is in the results, and the reverse.  The server
- * publishes its counters after it has sent the last token of a step.
+ * Every token that the server counted is in the results, and the reverse.  The
+ * server publishes its counters after it has sent the last token of a step.
  */
 static void ck_counted(const json_t *v, double in, double out, double cached)
 {
@@ -146,7 +146,7 @@ START_TEST(test_counts)
 }
 END_TEST
 
-/* Prompts of a trace share the blocks that it says they shared. */
+/* Prompts of a trace share the blocks that the trace says they share. */
 START_TEST(test_trace)
 {
 	char path[RIG_PATH + 16];
@@ -171,7 +171,10 @@ START_TEST(test_trace)
 }
 END_TEST
 
-/* The server is killed while it answers: told in one line, all are counted. */
+/*
+ * The server is killed while it answers: one line reports it, and all requests
+ * count.
+ */
 START_TEST(test_server_killed)
 {
 	struct job j;
@@ -202,7 +205,7 @@ START_TEST(test_server_killed)
 }
 END_TEST
 
-/* Ctrl-C: what was answered is reported, the rest is given up. */
+/* Ctrl-C: answered requests are reported, the others are given up. */
 START_TEST(test_interrupted)
 {
 	struct job j;
@@ -248,7 +251,10 @@ START_TEST(test_throughput)
 		ck_assert_int_eq(whole(v, "num_requests"), 20);
 		ck_assert_int_eq(whole(v, "total_input_tokens"), 20 * 74);
 		ck_assert_int_eq(whole(v, "total_output_tokens"), 20 * 6);
-		/* Nothing of the run before, however much it had in common. */
+		/*
+		 * No prefix of the previous run, however long, is found in the
+		 * cache.
+		 */
 		ck_assert_int_le(whole(v, "total_cached_tokens"), 18 * 64);
 		ck_assert_double_eq_tol(real(v, "tokens_per_second") *
 					real(v, "elapsed_time"), 20 * 80, 0.01);

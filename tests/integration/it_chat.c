@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_chat.c - a person at kvrt chat
+ * it_chat.c - kvrt chat as a person uses it
  *
  * kvrt chat runs on a pseudo terminal and gets keys as a terminal sends them,
- * with kvrt serve behind it.  What a person sees is waited for, and the chat
- * that /save writes says what the model was told.
+ * with kvrt serve behind it.  The test waits for the text that a person would
+ * see; the chat that /save writes shows the messages that the model got.
  *
  * budget: 60 s
  */
@@ -25,13 +25,13 @@ static struct served srv;
 static char url[64];
 static int term = -1;		/* the terminal's other end */
 static pid_t chat;
-static char screen[1 << 18];	/* everything that was printed */
-static size_t len, seen;	/* and as far as it was waited for */
+static char screen[1 << 18];	/* all text that was printed */
+static size_t len, seen;	/* its length, and the part that the test has waited for */
 
 static void setup(void)
 {
 	rig_start(&rig, "--pool-size", "64M", "--extent-size", "1M", NULL);
-	/* Slow enough for an answer to be stopped. */
+	/* Slow, so that an answer can be stopped. */
 	serve_start(&srv, &rig, "--kernels", "ref", NULL);
 	serve_await(&srv, 200, 30);
 	snprintf(url, sizeof(url), "http://127.0.0.1:%u", srv.port);
@@ -87,7 +87,7 @@ static bool take(u32 ms)
 	return true;
 }
 
-/* Wait until @what is printed behind what was waited for before. */
+/* Wait until the text is printed, behind the text of the last call. */
 static void see(const char *what)
 {
 	const u64 end = now_ms() + 10000 * time_scale();
@@ -101,7 +101,7 @@ static void see(const char *what)
 	seen = (size_t)(at - screen) + strlen(what);
 }
 
-/* It must end by itself, with this code. */
+/* The chat must end without a signal from the test, with this code. */
 static void ended(int want)
 {
 	const u64 end = now_ms() + 10000 * time_scale();
@@ -116,7 +116,7 @@ static void ended(int want)
 		      "status %x:\n%s", status, screen);
 }
 
-/* The chat, by way of /save. */
+/* The messages of the chat, by way of /save. */
 static json_t *saved(void)
 {
 	char path[RIG_PATH + 16], keys[RIG_PATH + 32];
@@ -150,7 +150,7 @@ START_TEST(test_talk)
 	start("--max-tokens", "20");
 	see("demo-model at http://");
 	see("> ");
-	/* Wrong letters are mended, in a line with wide ones. */
+	/* Correct wrong letters, in a line with wide ones. */
 	type("Gr\xc3\xbc\xc3\x9f" "e \xe6\x97\xa5\xe6\x9c\xacx" "\177" " endd"
 	     "\177\033[HX" LEFT "\033[3~");
 	type("\r");
@@ -208,7 +208,7 @@ START_TEST(test_commands)
 	ck_assert_str_eq(content(list, 0, "system"), "Be brief.");
 	ck_assert_str_eq(content(list, 1, "user"), "One");
 	json_decref(list);
-	/* Keys that come at once are not lost. */
+	/* Keys that arrive at once are not lost. */
 	type("/reset\r/undo\r");
 	see("Forgotten");
 	see("Nothing was said yet");
@@ -221,7 +221,7 @@ START_TEST(test_commands)
 }
 END_TEST
 
-/* Ctrl-C stops the answer, at the server too; the chat goes on. */
+/* Ctrl-C stops the answer, also at the server; the chat goes on. */
 START_TEST(test_interrupt)
 {
 	json_t *list;
@@ -252,7 +252,7 @@ START_TEST(test_interrupt)
 }
 END_TEST
 
-/* What is pasted is one line, though it has several; keys typed early count. */
+/* Pasted text is one line, though it has several; keys typed early are kept. */
 START_TEST(test_paste)
 {
 	json_t *list;
@@ -280,7 +280,7 @@ START_TEST(test_paste)
 }
 END_TEST
 
-/* The server is gone: a line, nothing in the history, and the chat goes on. */
+/* Without the server the chat prints a line, forgets the message and goes on. */
 START_TEST(test_server_gone)
 {
 	json_t *list;
@@ -302,7 +302,7 @@ START_TEST(test_server_gone)
 }
 END_TEST
 
-/* The terminal is as it was, also when a signal ends it. */
+/* The terminal's mode is restored, also when a signal ends the chat. */
 START_TEST(test_terminal_restored)
 {
 	struct termios before, during, after;
@@ -327,7 +327,7 @@ START_TEST(test_terminal_restored)
 }
 END_TEST
 
-/* Lines of a pipe: no marks, no editing. */
+/* Lines come from a pipe: no prompts, no editing. */
 START_TEST(test_pipe)
 {
 	char cmd[512], path[RIG_PATH + 16], *text;

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_cuda.c - a whole node whose pool is on a GPU
+ * it_cuda.c - a complete node with its pool on a GPU
  *
  * budget: 60 s
  *
- * kvmm and its clients over the stand-in for the driver (tests/standin): the
- * real backend, the real library, every descriptor and every mapping; a client
- * writes and reads its blocks through the mapped pool, as a kernel would.  What
- * must hold is what holds on host memory: words come back from the host pool
- * and over a death of kvmm, memory that changes tenant has nothing of the other
- * in it, who dies leaves nothing, and in the end all that the driver handed out
- * was given back.
+ * kvmm and its clients run over the stand-in for the driver (tests/standin),
+ * with the real backend, the real library, every descriptor and every mapping.
+ * A client writes and reads its blocks through the mapped pool, as a kernel
+ * would.  The rules are those of host memory: words come back from the host
+ * pool and survive a death of kvmm, memory that changes its tenant contains no
+ * word of the previous one, a dead client leaves nothing behind.  In the end
+ * the driver has back all that it handed out.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +20,7 @@
 
 #include "tests/integration/cuda_party.h"
 
-/* ---- words go out and come back ---- */
+/* ---- page out and in ---- */
 
 static void page_all_out(struct party *p)
 {
@@ -50,7 +50,7 @@ static void page_all_in(struct party *p)
 	}
 }
 
-/* All that the last kvmm was handed out was given back when it ended. */
+/* All objects that the driver gave to the last kvmm were returned when it ended. */
 static void expect_no_leak(pid_t pid)
 {
 	static const char * const want[] = {
@@ -124,7 +124,7 @@ START_TEST(test_adopted)
 	struct party p;
 	u32 i, salvaged = 1;
 
-	/* Under its full sandbox. */
+	/* Under the full sandbox. */
 	rig_start(&rig, SIZES, "--host-size", "4M", NULL);
 	party_join(&p, NULL, 2);
 	for (i = 0; i < 8; i++)
@@ -148,7 +148,7 @@ END_TEST
 
 /* ---- a client dies ---- */
 
-/* In a child: fill some, and stay in the middle of a step. */
+/* In a child: fill some sequences, and stop in the middle of a step. */
 static void __noreturn doomed(int up)
 {
 	struct party p;
@@ -201,8 +201,8 @@ START_TEST(test_client_killed)
 		rig_walk(&rig);
 	}
 	await_logged("its memory is back");
-	/* All of the pool can be had. */
-	/* One tenant with those that died, whose words it may find. */
+	/* All of the pool is free again. */
+	/* The tenant is that of the dead clients, so it may find their words. */
 	party_join(&p, NULL, 3);
 	for (i = 0; i < ALL; i++)
 		seq_make(&p);
@@ -229,7 +229,7 @@ START_TEST(test_two_tenants)
 	party_join(&a, "a", 5);
 	for (i = 0; i < ALL; i++)
 		seq_make(&a);
-	/* All is a's.  It gives half back, which does not make it b's yet. */
+	/* Tenant a has the pool.  It frees half, which does not make it b's yet. */
 	ck_assert_int_eq(kvmm_seq_close(a.k, a.seq + 8, ALL - 8), 0);
 	a.nr = 8;
 	party_join(&b, "b", 6);
@@ -242,7 +242,7 @@ START_TEST(test_two_tenants)
 			turn(&a);
 			turn(&b);
 		}
-		/* Nothing of a's is in it. */
+		/* seq_fill() checks that no word of a is in it. */
 		seq_fill(&b, i, true);
 	}
 	for (i = 0; i < 8; i++)
@@ -257,7 +257,7 @@ START_TEST(test_two_tenants)
 }
 END_TEST
 
-/* In a child: have all of the pool, say DETACH, and live on. */
+/* In a child: fill the pool, send DETACH, and live on. */
 static void __noreturn haunting(int up)
 {
 	struct party p;
@@ -273,7 +273,10 @@ static void __noreturn haunting(int up)
 		pause();
 }
 
-/* Who detached may have kept it: no other tenant has it before its end. */
+/*
+ * A lingering client may have kept its mappings: no other tenant gets the
+ * memory before the client ends.
+ */
 START_TEST(test_ghost)
 {
 	struct party b;
@@ -286,7 +289,7 @@ START_TEST(test_ghost)
 	party_join(&b, "b", 8);
 	for (i = 0; i < 4; i++)
 		seq_make(&b);
-	/* It ended by kvmm's hand. */
+	/* kvmm killed it. */
 	ck_assert_int_eq(waitpid(pid, &status, 0), pid);
 	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
 	await_logged("which detached, is killed");
@@ -321,7 +324,7 @@ START_TEST(test_refused)
 	memset(&rig, 0, sizeof(rig));
 	snprintf(rig.dir, sizeof(rig.dir), "%s", cuda_dir);
 	setenv("KVMM_STANDIN_GRAN", "128K", 1);
-	/* A power of two, and a divisor of the pool. */
+	/* The size has to be a power of two and a divisor of the pool. */
 	expect_refused(78, "is no multiple of 128K", "--extent-size", "64K");
 	setenv("KVMM_STANDIN_GRAN", "64K", 1);
 	expect_refused(78, "do not fit", "--host-size", "900G");

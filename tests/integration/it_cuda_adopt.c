@@ -4,13 +4,13 @@
  *
  * budget: 60 s, full 200 s
  *
- * On the stand-in for the driver a copy takes a while here, so that kvmm is
- * killed with copies under way, in either direction: the next one imports the
- * extents, makes the copies again, and every word of the client is where it was.
- * What a whole runtime sees of that is in adopt-cuda.sh, which runs the tests of
- * adoption on a pool of a GPU.  Where nothing proves that the device does no
- * more for the last kvmm the start is a cold one, and nobody is shown a word of
- * what was there.  A client resumes when its own device does nothing any more.
+ * The stand-in for the driver makes copies slow here, so that kvmm is killed
+ * with copies under way, in either direction.  The next kvmm imports the
+ * extents and makes the copies again, and every word of the client must be in
+ * its place.  adopt-cuda.sh covers a complete runtime: it runs the tests of
+ * adoption on a pool of a GPU.  If the device is not proven quiet after the
+ * last kvmm, the start is a cold one, and no client may see an old word.  A
+ * client resumes only when its own device is quiet.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,8 +22,8 @@
 #define SEQS	8u
 
 /**
- * struct tally - what the deaths hit
- * @under_way: with a copy in that direction: out, in
+ * struct tally - deaths of kvmm in this test
+ * @under_way: deaths with a copy under way in that direction: out, in
  */
 struct tally {
 	u32	deaths;
@@ -40,7 +40,7 @@ static u32 nr_in_state(const struct party *p, u32 state)
 	return n;
 }
 
-/* One that was refused, since it moves already, is asked again. */
+/* An advice is refused while its sequence moves; then it is given again. */
 static void move_all(struct party *p, u32 advice, u32 state)
 {
 	const u64 end = now_ms() + WAIT_MS * time_scale();
@@ -56,7 +56,7 @@ static void move_all(struct party *p, u32 advice, u32 state)
 	}
 }
 
-/* Kill it, and go on with the next one.  Return: was it salvaged? */
+/* Kill kvmm, and go on with the next one.  Return: was it salvaged? */
 static bool kill_kvmm(struct party *p, struct tally *t)
 {
 	const u64 end = now_ms() + WAIT_MS * time_scale();
@@ -77,7 +77,7 @@ static bool kill_kvmm(struct party *p, struct tally *t)
 	return is != was;
 }
 
-/* Words that no lower tier has a copy of. */
+/* Write new words, which no lower tier has. */
 static void seqs_new(struct party *p)
 {
 	u32 i;
@@ -89,7 +89,7 @@ static void seqs_new(struct party *p)
 		seq_make(p);
 }
 
-/* In a direction: 0 is out, 1 in.  It dies somewhere in the middle. */
+/* Move the sequences, 0 out or 1 in; kvmm dies somewhere in the middle. */
 static void die_moving(struct party *p, u32 dir, struct tally *t)
 {
 	const u32 advice = dir ? KVMM_ADV_WILLNEED : KVMM_ADV_PAGEOUT;
@@ -100,7 +100,7 @@ static void die_moving(struct party *p, u32 dir, struct tally *t)
 	nap_ms(random_below(40));
 	t->under_way[dir] += rig_value(&rig, "meminfo", dir ? "Limbo" :
 				       "HostLimbo") > 0;
-	/* It died inside an event: what nobody may match is void. */
+	/* After a death inside an event, memory that no prefix names is void. */
 	if (kill_kvmm(p, t))
 		seqs_new(p);
 	move_all(p, advice, dir ? KVMM_SEQ_READY : KVMM_SEQ_SWAPPED);
@@ -114,7 +114,7 @@ START_TEST(test_copies_under_way)
 	u32 i, n;
 
 	setenv("KVMM_STANDIN_COPY_US", "5000", 1);
-	/* Under its full sandbox. */
+	/* Under the full sandbox. */
 	rig_start(&rig, SIZES, "--host-size", "4M", NULL);
 	party_join(&p, NULL, 2);
 	for (n = 0; n < rounds || (n < 20 * rounds &&
@@ -137,13 +137,13 @@ START_TEST(test_copies_under_way)
 }
 END_TEST
 
-/* ---- a client whose device goes on ---- */
+/* ---- a client with a busy device ---- */
 
 #define LATE_COPIES	256u
 
 /*
- * What a step may write is free when its client resumes with a daemon that
- * salvaged: by then nothing of it may be under way.
+ * After a salvage, the blocks that a step may write are free once its client
+ * resumes.  So the client must not resume before its own copies have ended.
  */
 START_TEST(test_resumes_quiet)
 {
@@ -173,14 +173,17 @@ START_TEST(test_resumes_quiet)
 						     (char *)from + i * 64, 64,
 						     stream), 0);
 	kill_kvmm(&p, &t);
-	/* The stand-in's memory is the host's: a look that waits for nothing. */
+	/*
+	 * The stand-in's memory is host memory: this comparison does not wait
+	 * for copies.
+	 */
 	ck_assert_mem_eq(at, from, bytes);
 	leave(&p);
 	rig_stop(&rig);
 }
 END_TEST
 
-/* ---- a device that goes on ---- */
+/* ---- a device that is still busy ---- */
 
 static u32 times_said(const char *what)
 {
@@ -215,12 +218,12 @@ START_TEST(test_not_quiet)
 		seq_make(&p);
 	kill(rig_daemon(&rig), SIGKILL);
 	await_logged("cold start: the GPU is not proven quiet");
-	/* What it has is of no use any more, and it is told. */
+	/* The client's memory is of no use any more: it gets an error. */
 	while (kvmm_wait(p.k, 5000000) != -ECONNRESET)
 		;
 	kvmm_detach(p.k);
 	await_said("kvmm: ready:", 2);
-	/* Of another byte: what it found of the other's would be the end. */
+	/* With another byte: a word of the first party would fail the test. */
 	party_join(&p, NULL, 4);
 	for (i = 0; i < ALL; i++)
 		seq_make(&p);

@@ -5,13 +5,13 @@
  * budget: 60 s, full 120 s
  * from: full
  *
- * The stand-in's $KVMM_STANDIN_FAULT ends the driver's context of one process in
- * the middle of its work, as an illegal address does: every call that comes
- * after says so.  A runtime tells everybody, says 503 for a while and ends with
- * a code of its own.  The daemon lives, and says what it can no longer do; what
- * its clients have goes on, unless the error says that the memory is not what it
- * was.  Then memory that cannot be had, and a client that keeps what it said
- * that it gave back.
+ * The stand-in's $KVMM_STANDIN_FAULT ends the driver's context of one process
+ * in the middle of its work, as an illegal address does: every later call
+ * fails.  A runtime reports it to all its requests, answers 503 for a while and
+ * ends with a special exit code.  The daemon lives on and says which of its
+ * functions are gone; its clients keep their memory, unless the error says that
+ * its content is damaged.  Other tests refuse memory, or have a client keep
+ * memory that it claims to have given back.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +25,7 @@
 
 #define EXIT_DEVICE	79
 
-/* All clients are gone, and nothing is kept for their sake. */
+/* Wait until all clients are gone and no memory is quarantined. */
 static void await_free(void)
 {
 	const u64 end = now_ms() + WAIT_MS * time_scale();
@@ -52,8 +52,8 @@ static void expect_once(const char *text, const char *what)
 	"--extent-size", "64K"
 
 /*
- * Launches of a process that loads the model and generates a few tokens; the
- * next one is in the middle of something.
+ * Count the launches of a process that loads the model and generates a few
+ * tokens; the next launch is in the middle of its work.
  */
 static u64 launches_of_a_run(const char *tokens)
 {
@@ -95,7 +95,7 @@ START_TEST(test_generate)
 	expect_once(err, "kvrt: error: the GPU failed: ");
 	expect_once(err, "error");
 	free(err);
-	/* Nobody else is harmed, and what it had comes back. */
+	/* No other client is harmed, and all the memory becomes free. */
 	launches_of_a_run("4");
 	await_free();
 	rig_walk(&rig);
@@ -103,7 +103,7 @@ START_TEST(test_generate)
 }
 END_TEST
 
-/* A POST that nobody has answered yet. */
+/* Send a POST, and do not wait for its answer. */
 static void ask(struct web *w, const struct served *s, const char *more)
 {
 	char body[160];
@@ -126,7 +126,7 @@ static void expect_503(struct web *w)
 	web_close(w);
 }
 
-/* All that runs is told, and all that comes for as long as it says so. */
+/* Running requests get the error, and so do new ones while the server lives. */
 static void expect_told(const struct served *s, struct web *stream,
 			struct web *whole)
 {
@@ -156,7 +156,7 @@ static void expect_told(const struct served *s, struct web *stream,
 	json_decref(v);
 }
 
-/* The stream and the other one are of the same batch; the fault ends both. */
+/* Both requests are in the same batch, and the fault ends both. */
 START_TEST(test_server)
 {
 	struct web stream, whole;
@@ -165,7 +165,7 @@ START_TEST(test_server)
 
 	rig_start(&rig, MODEL_SIZES, NULL);
 	fault_at(launches_of_a_run("12"));
-	/* It says so until it is told to end, or ends at once. */
+	/* The server answers 503 until it gets a signal, or ends at once. */
 	serve_start(&s, &rig, "--lost-timeout", _i ? "0" : "3600", NULL);
 	unsetenv("KVMM_STANDIN_FAULT");
 	serve_await(&s, 200, 60 * time_scale());
@@ -199,7 +199,7 @@ static void fault_of_daemon(const char *fault, struct party *p)
 		seq_make(p);
 }
 
-/* Nobody new: with a clear word. */
+/* A new client is refused, with a clear text. */
 static void expect_refused_attach(void)
 {
 	static u8 identity[KVMM_IDENTITY_LEN] = "it_cuda";
@@ -229,7 +229,7 @@ static void expect_device(const char *state)
 	free(out);
 }
 
-/* Its words come back, or it is to compute them again. */
+/* The words of a sequence come back, or it has to be recomputed. */
 static void expect_back(struct party *p, u32 i)
 {
 	const u64 end = now_ms() + WAIT_MS * time_scale();
@@ -246,8 +246,9 @@ static void expect_back(struct party *p, u32 i)
 }
 
 /*
- * An error of the daemon's own context, in the middle of copies: who needs no
- * copy goes on, the rest computes again.  The next kvmm has a context of its own.
+ * An error of the daemon's own context, in the middle of copies.  Sequences
+ * that need no copy go on, the others are recomputed.  The next kvmm has a new
+ * context.
  */
 START_TEST(test_daemon_cut)
 {
@@ -287,7 +288,7 @@ START_TEST(test_daemon_cut)
 }
 END_TEST
 
-/* An ECC error: nobody knows what the memory holds, and everybody is told. */
+/* An ECC error: the content of the memory is unknown, and every client is told. */
 START_TEST(test_daemon_lost)
 {
 	const u64 end = now_ms() + WAIT_MS * time_scale();
@@ -321,7 +322,7 @@ START_TEST(test_daemon_lost)
 	ck_assert_int_eq(rig_value(&rig, "vmstat", "nr_blocks_free"), 0);
 	ck_assert_int_gt(rig_value(&rig, "vmstat", "nr_blocks_poison"), 0);
 	rig_walk(&rig);
-	/* The next daemon does not believe it either. */
+	/* The next daemon does not trust the content either. */
 	kvmm_detach(p.k);
 	kill(rig_daemon(&rig), SIGKILL);
 	await_logged("what the device held is lost");
@@ -335,7 +336,7 @@ END_TEST
 
 /* ---- no memory ---- */
 
-/* For an extent: it is tried again, and who waits for it has it then. */
+/* None for an extent: the daemon tries again, and the waiting sequence gets it. */
 START_TEST(test_no_memory_for_an_extent)
 {
 	struct party p;
@@ -357,7 +358,7 @@ START_TEST(test_no_memory_for_an_extent)
 }
 END_TEST
 
-/* In a client: for its range, and for a mapping later; others go on. */
+/* None in a client, for its range or for a later mapping; other clients go on. */
 START_TEST(test_no_memory_in_a_client)
 {
 	static u8 identity[KVMM_IDENTITY_LEN] = "it_cuda";
@@ -394,7 +395,7 @@ START_TEST(test_no_memory_in_a_client)
 		while (!kvmm_wait(k, 2000000) || kvmm_alive(k))
 			;
 		MUST(strstr(kvmm_strerror_attach(k), "cannot map extent"));
-		/* Its context is well: it leaves in order. */
+		/* Its context is intact: it detaches in order. */
 		MUST(!kvmm_device_failed(k));
 		kvmm_detach(k);
 		_exit(0);
@@ -414,9 +415,9 @@ END_TEST
 /* ---- a client that lies ---- */
 
 /*
- * One says that it unmapped an extent, and has kept it: it writes what it has
- * kept for as long as it lives.  The next owner has other memory, in which
- * nothing of the first one ever was, and which it cannot reach.
+ * A client says that it unmapped an extent, but keeps a mapping and writes to
+ * it as long as it lives.  The next owner gets other memory, which never held a
+ * word of that client and which that client cannot reach.
  */
 START_TEST(test_kept_against_its_word)
 {
@@ -430,7 +431,7 @@ START_TEST(test_kept_against_its_word)
 	party_join(&a, "a", 5);
 	for (i = 0; i < ALL; i++)
 		seq_make(&a);
-	/* A second mapping of all of it that the library knows nothing of. */
+	/* A second mapping of the pool, unknown to the library. */
 	size = kvmm_info(a.k)->extent_size;
 	kept = mmap(NULL, kvmm_info(a.k)->pool_bytes, PROT_NONE,
 		    MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -453,7 +454,7 @@ START_TEST(test_kept_against_its_word)
 			turn(&a);
 			turn(&b);
 		}
-		/* That nothing of a's is in it is looked at here. */
+		/* seq_fill() checks that no word of a is in it. */
 		seq_fill(&b, i, true);
 	}
 	ck_assert_int_gt(rig_value(&rig, "vmstat", "extent_revoke"), 0);

@@ -4,10 +4,10 @@
  *
  * budget: 80 s, full 300 s
  *
- * A witness generates all the time; its text is known from a run alone.
- * Beside it a victim is killed at random points, stopped inside a step, or
- * the daemon itself is killed.  The witness's text never changes, the walkers
- * find the ledger whole each time, and what the victim had computed is warm
+ * A witness generates all the time; its text is known from a run alone.  Beside
+ * it a victim is killed at random points or stopped inside a step, or the
+ * daemon itself is killed.  The witness's text must never change, the walkers
+ * must find no fault, and the blocks that the victim computed must be cached
  * for its successor.
  */
 #include <stdio.h>
@@ -21,7 +21,7 @@
 #define DAEMON_DIED "kvrt: error: the kvmm daemon died; kvmm-hold starts it again: run this command again\n"
 
 static struct rig rig;
-static struct samples truth;	/* the witness alone */
+static struct samples truth;	/* text of the witness alone */
 static struct job witness;
 static char witness_prompts[RIG_PATH + 32];
 
@@ -33,7 +33,7 @@ static struct job witness_start(void)
 			 "--threads", "1", "--json", NULL);
 }
 
-/* The witness ended: is its text what it must be? */
+/* The witness has ended: check its exit code and its text. */
 static void witness_judge(int code)
 {
 	struct samples s;
@@ -48,7 +48,7 @@ static void witness_judge(int code)
 	unlink(witness.err);
 }
 
-/* Keep the witness going; judge each of its runs. */
+/* Start the witness again when it ends; judge each of its runs. */
 static u32 witness_poll(void)
 {
 	int code;
@@ -87,7 +87,7 @@ static struct job victim_start(const char *prompts, const char *tokens)
 			 "1", "--json", "--quiet", NULL);
 }
 
-/* How much of the prompts does a new runtime find cached? */
+/* Number of prompt tokens that a new runtime finds cached. */
 static u32 cached_after(const char *prompts)
 {
 	struct job j = job_start(&rig, "kvrt", "generate", demo_model(),
@@ -108,7 +108,7 @@ static u32 cached_after(const char *prompts)
 	return cached;
 }
 
-/* Kill a victim with prompts nobody has seen @ms after its start; had it ended? */
+/* Kill a victim with new prompts @ms after its start.  Return: had it ended before? */
 static bool kill_after(u32 ms, u32 round, const char *prompts, u32 *witnessed)
 {
 	char tag[32];
@@ -132,9 +132,9 @@ static bool kill_after(u32 ms, u32 round, const char *prompts, u32 *witnessed)
 }
 
 /*
- * One round: a victim is killed after it sealed blocks of its own, or at any
- * moment at all.  How long a victim lives nobody knows; one that ended first is
- * followed by one that has half the time.
+ * One round: a victim is killed after it sealed some blocks, or at any moment.
+ * The life of a victim varies; if one ended before the kill, the next one gets
+ * half the time.
  */
 static void kill_round(u32 round, u32 *cached, u32 *witnessed)
 {
@@ -181,7 +181,7 @@ START_TEST(test_kill_runtime)
 }
 END_TEST
 
-/* Stop the victim, the only client, until that finds it inside a step. */
+/* Stop the victim, the only client, at a moment when it is inside a step. */
 static void stop_inside_a_step(struct job *victim)
 {
 	u32 tries;
@@ -205,7 +205,7 @@ START_TEST(test_stop_runtime)
 	struct job victim;
 	int code;
 
-	/* So small that the stopped one's memory is missed. */
+	/* So small that the witness needs the memory of the stopped victim. */
 	setup_with("2M", "1500");
 	snprintf(prompts, sizeof(prompts), "%s/victim.txt", rig.dir);
 	prompts_write(prompts, 100, 6, "Stopped:");
@@ -223,7 +223,7 @@ START_TEST(test_stop_runtime)
 }
 END_TEST
 
-/* The daemon dies; runtimes end with one line; hold starts another. */
+/* The daemon dies: runtimes end with one line, and hold starts the next daemon. */
 START_TEST(test_kill_daemon)
 {
 	u32 rounds = by_level(3, 10, 30), i;
@@ -240,7 +240,7 @@ START_TEST(test_kill_daemon)
 		const s64 steps = rig_value(&rig, "vmstat", "step_begin");
 
 		run = victim_start(prompts, "800");
-		/* Before it is attached it says something else. */
+		/* A runtime that is not attached yet prints another line. */
 		rig_await(&rig, "vmstat", "step_begin", steps + 1, 20);
 		nap_ms(random_below(300));
 		old = rig_daemon(&rig);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_exact.c - exactness under pressure: the same text whatever is taken away
+ * it_exact.c - exactness under pressure: the same text in a small pool
  *
  * budget: 60 s, full 120 s
  *
- * 32 prompts, half of them with a long prefix in common, a quarter with four
- * samples by fork, run by two runtimes that share one domain.  Once in a pool
- * that fits everything, once in one so small that the daemon's counters prove
- * copy-on-write, eviction from the prefix index and recompute.  In exact mode
- * the tokens must be identical: greedy, and sampled from a seed with penalties
- * that look at all ids so far.
+ * Two runtimes that share one domain run 32 prompts.  Half of the prompts have
+ * a long prefix in common; a quarter has four samples by fork.  One run has a
+ * pool that fits everything, the other one a pool so small that the daemon's
+ * counters prove copy-on-write, eviction from the prefix index and recompute.
+ * In exact mode the tokens must be identical: greedy, and sampled from a seed
+ * with penalties that depend on all earlier ids.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -48,7 +48,7 @@ static void expect_ok(struct job *j)
 		ck_abort_msg("kvrt ended with %d:\n%s", code, slurp(j->err));
 }
 
-/* Both runtimes at once on one daemon. */
+/* Run both runtimes at once on one daemon. */
 static void run_all(struct rig *r, struct run *out, const char *temperature,
 		    const char *dtype)
 {

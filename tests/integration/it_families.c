@@ -4,13 +4,14 @@
  *
  * budget: 60 s, full 200 s
  *
- * The tiny configurations of tests/data/families, with made-up weights and the
- * tokenizer of the demo model.  Two runtimes at once, one with prompts of one
- * sample and one whose prompts fork: once in a pool that fits everything, once
- * in a pool, a host pool and an area so small that blocks are shared, copied on
- * write, evicted, swapped and recomputed.  Greedy tokens in exact mode must be
- * the same.  Each family must have copied on write and been preempted; by what
- * means is summed over the families, since it depends on timing.
+ * The tiny configurations of tests/data/families get made-up weights and the
+ * tokenizer of the demo model.  Two runtimes work at once, one with prompts of
+ * one sample, the other with prompts that fork: once in a pool that fits
+ * everything, once in a pool, a host pool and an area so small that blocks are
+ * shared, copied on write, evicted, swapped and recomputed.  Greedy tokens in
+ * exact mode must be the same.  Each family must have copied on write and been
+ * preempted; swapping and recomputing are summed over the families, since they
+ * depend on timing.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -25,9 +26,9 @@
 #define NR_FORKED	3	/* prompts with three */
 #define RUNS_MAX	5u
 #define NR_FORKS	3
-#define POOL_TOKENS	512	/* that the small pool holds */
+#define POOL_TOKENS	512	/* tokens that the small pool holds */
 
-/* Families, and bytes of KV a token; the rest is for longer levels. */
+/* Families, and bytes of KV a token; longer levels use the later rows. */
 static const struct {
 	const char	*name;
 	u32		bytes;
@@ -70,7 +71,7 @@ static void link_tokenizer(const char *dir, const char *file)
 	free(whole);
 }
 
-/* The case with the vocabulary and the context that the prompts need. */
+/* Write the case, with the vocabulary and the context that the prompts need. */
 static void model_write(const char *name, char *dir, size_t size)
 {
 	const char *top = getenv("KVMM_TOP");
@@ -201,8 +202,8 @@ static void small_start(u32 i)
 }
 
 /*
- * Each time the same text.  On a busy machine one of the two may be over before
- * the other wants memory: then once more.
+ * The text must be the same each time.  On a busy machine one runtime may end
+ * before the other one needs memory: then both run again.
  */
 static void small_run(u32 i, const struct run *truth)
 {

@@ -3,8 +3,8 @@
  * it_faults.c - a disk that fails, tears, misdirects, forgets and flips bits
  *
  * Scenes of swap_faults.c: a real kvmm-hold and swapd under a fake kvmm that
- * knows every block.  Then the real kvmm and two runtimes, which must say what
- * they say without swap: faults_load.c.
+ * knows every block.  Then the real kvmm and two runtimes, which must print the
+ * same text as without swap: faults_load.c.
  *
  * budget: 75 s, full 400 s
  * from: full
@@ -17,7 +17,7 @@
 
 #include "swapd/shim.h"
 
-/* What the scenes of one campaign saw; FAULTS_TALLY has the same order. */
+/* Results of the scenes of one campaign; FAULTS_TALLY has the same order. */
 struct tally {
 	unsigned long long	done;
 	u32			requests;
@@ -28,7 +28,7 @@ struct tally {
 	u32			deaths;
 };
 
-/* "faults done:" and "faults found:" have names and numbers. */
+/* Names and numbers of the lines "faults done:" and "faults found:". */
 #define MAX_NAMES	32
 
 struct names {
@@ -115,7 +115,7 @@ static void tally_print(const struct tally *t, const char *what)
 	       t->failed, t->again);
 }
 
-/* The next scene begins with nothing of this one. */
+/* Remove the files of a scene before the next one. */
 static void forget(void)
 {
 	char cmd[600];
@@ -150,7 +150,7 @@ static void shim_run(struct tally *t, u32 engine, u32 faults, u32 rate,
 	shim_run_kinds(t, engine, faults, rate, delay, NULL);
 }
 
-/* Each kind took place, and each way to find one found one. */
+/* Each kind of fault took place, and each check found one. */
 static void expect_all_kinds(void)
 {
 	static const char * const finds[] = {
@@ -183,7 +183,7 @@ START_TEST(test_many_faults)
 }
 END_TEST
 
-/* Few of them, so that most of what is read is right; late ones are slow. */
+/* Few faults, so that most reads are right; late requests are slow. */
 START_TEST(test_rare_faults)
 {
 	const u32 faults = by_level(100, 3000, 20000);
@@ -197,7 +197,7 @@ START_TEST(test_rare_faults)
 }
 END_TEST
 
-/* In whatever order requests end, shared or not: nothing is wrong. */
+/* Requests end in any order, some of them twice: no block may be wrong. */
 START_TEST(test_overtaken)
 {
 	const u32 faults = by_level(200, 8000, 60000);
@@ -212,7 +212,7 @@ START_TEST(test_overtaken)
 }
 END_TEST
 
-/* swapd dies among them. */
+/* swapd dies among the faults. */
 START_TEST(test_faults_and_deaths)
 {
 	const u32 faults = by_level(150, 5000, 30000);
@@ -273,8 +273,8 @@ static bool any_failed(void)
 }
 
 /*
- * The same text, whatever the disk does; then the disk is honest, and an area
- * is as good as new.
+ * The text stays the same on a disk that lies.  Then the disk is honest, and
+ * the area works like a new one.
  */
 START_TEST(test_text_on_a_disk_that_lies)
 {
@@ -294,7 +294,10 @@ START_TEST(test_text_on_a_disk_that_lies)
 		setenv(SHIM_ENV, spec, 1);
 		faults_start(NULL, i ? "sync" : "auto");
 		unsetenv(SHIM_ENV);
-		/* How much is read depends on timing: until some of it failed. */
+		/*
+		 * The number of reads depends on timing: go on until some of
+		 * them failed.
+		 */
 		for (n = 0; n < by_level(1, 6, 60) ||
 		     (n < 20 && !any_failed()); n++)
 			faults_load(&seen, NULL);
@@ -321,7 +324,7 @@ START_TEST(test_text_on_a_disk_that_lies)
 }
 END_TEST
 
-/* What fails, and what swapd says of the first. */
+/* Faults, and the line of swapd about the first of them. */
 static const struct {
 	const char *kinds;
 	const char *says;
@@ -334,7 +337,7 @@ static const struct {
 	  true },
 };
 
-/* Everything fails: a line for each step, and the area is gone. */
+/* All requests fail: the daemon writes a line at each step and removes the area. */
 START_TEST(test_area_goes_by_itself)
 {
 	struct faults_seen seen = { 0 };
@@ -347,14 +350,14 @@ START_TEST(test_area_goes_by_itself)
 	setenv(SHIM_ENV, spec, 1);
 	faults_start(NULL, "auto");
 	unsetenv(SHIM_ENV);
-	/* It is added again when it is gone, and goes again. */
+	/* The load adds the area again, and the daemon removes it again. */
 	while (faults_logged(FAULTS_GOES) < 2 ||
 	       (ways[_i].cut_off && !faults_logged(FAULTS_CUT_OFF))) {
 		ck_assert_msg(rounds++ < 20, "it never goes");
 		faults_load(&seen, NULL);
 	}
 	faults_settle();
-	/* One line of each area, not one of each request. */
+	/* One line for each area, not one for each request. */
 	ck_assert_uint_gt(faults_logged(ways[_i].says), 0);
 	ck_assert_uint_le(faults_logged(ways[_i].says),
 			  faults_logged("bytes for slots"));

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_faults_real.c - files and devices that really fail, under swapd untouched
+ * it_faults_real.c - files and devices that really fail, under a real swapd
  *
  * A FUSE server of the test keeps the area's file and lies, with and without a
- * loop device over it; a file system of a few MiB fills up while the area in
- * it is sparse; a file is cut, and a loop device's; the server of a file ends
- * in the middle, and with it the disk.  First under a fake kvmm that knows
- * every block, then under the real one and two runtimes.
+ * loop device over it.  A small file system fills up while its area is sparse.
+ * A file is cut, and the file of a loop device.  The server of a file ends in
+ * the middle, and with it the disk.  Each scene runs first under a fake kvmm
+ * that knows every block, then under the real one with two runtimes.
  *
- * What is missing on a machine is told in a note.
+ * A note tells which scenes this machine cannot run.
  *
  * budget: 60 s, full 300 s
  * from: full
@@ -54,7 +54,7 @@ static void tally_make(void)
 	setenv("SCENE_TALLY", name, 1);
 }
 
-/* Mounts of this test are nobody else's, where that can be. */
+/* Hide the mounts of this test from other processes, where that is possible. */
 static void mounts_own(void)
 {
 	if (unshare(CLONE_NEWNS) ||
@@ -89,8 +89,8 @@ static void file_leave(void)
 }
 
 /*
- * A file that lies, or a loop device over it.  Return: path of what is to be
- * the area; NULL, after a note, where it cannot be had.
+ * Serve a file that lies, with or without a loop device over it.  Return: path
+ * for the area; NULL, after a note, where this machine does not allow it.
  */
 static const char *file_serve(u32 rate, u32 delay_ms, u64 room, bool loop)
 {
@@ -172,7 +172,7 @@ END_TEST
 
 /* ---- the real kvmm ---- */
 
-/* The text is the same on a file that lies, and on a device. */
+/* The text is the same on a file that lies, and on a device over it. */
 START_TEST(test_text_on_a_file_that_lies)
 {
 	const char *area = file_serve(80, 500, 0, _i);
@@ -195,7 +195,7 @@ START_TEST(test_text_on_a_file_that_lies)
 }
 END_TEST
 
-/* The area is sparse, and its disk fills up. */
+/* The area is sparse, and the disk below it fills up. */
 START_TEST(test_file_fills_up)
 {
 	const char *area = file_serve(0, 1, 3u << 20, false);
@@ -215,7 +215,7 @@ START_TEST(test_file_fills_up)
 }
 END_TEST
 
-/* The same on a file system that knows no preallocation: others fill it. */
+/* The same on a file system without preallocation: other files fill it. */
 START_TEST(test_small_file_system)
 {
 	struct faults_seen seen = { .dead = true };
@@ -248,7 +248,7 @@ END_TEST
 
 static u32 cuts;
 
-/* Every 150 ms the file, or what the device lies on, has no content. */
+/* Every 150 ms the file, or the file under the device, loses its content. */
 static void cut(u32 ms)
 {
 	if (ms / 150 <= cuts)
@@ -284,7 +284,7 @@ START_TEST(test_file_is_cut)
 }
 END_TEST
 
-/* Once the disk is in use, it is gone. */
+/* The disk vanishes once it is in use. */
 static void vanish(u32 ms)
 {
 	if (disk.server <= 0 ||
@@ -308,7 +308,7 @@ START_TEST(test_disk_vanishes)
 	ck_assert_int_eq(disk.server, 0);
 	ck_assert_uint_eq(faults_logged(FAULTS_GOES), 1);
 	ck_assert_uint_eq(faults_logged("the kernel failed, the first at"), 1);
-	/* Nothing is left of it: one on a sound disk takes its place. */
+	/* The daemon drops the area: one on a sound disk takes its place. */
 	faults_end_of_disk(&seen);
 	file_leave();
 	seen_print(&seen, _i ? "a loop device that vanishes" :

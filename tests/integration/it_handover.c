@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_handover.c - what was one tenant's becomes another's, and says nothing
+ * it_handover.c - memory changes its tenant and carries no content along
  *
- * Two users' programs fill all that there is with words of their own, and take
- * it from each other in turn: from one that closes, from one that lives and is
- * asked to unmap, from one that dies in a step, detaches, comes again as
- * another model; while the pool shrinks and grows and the swap area goes and
- * comes.  Whoever gets something looks at all of it before writing to it, see
- * handover_player.c.  What no client maps the test looks at as root: no page of
- * host pool or area has bytes of both, no slot has a byte that is not its own.
+ * The programs of two users fill all memory with marked words, and take it from
+ * each other in turn: from a tenant that closes, from one that lives and is
+ * asked to unmap, from one that dies in a step, detaches or returns as another
+ * model; while the pool shrinks and grows and the swap area goes and comes.  A
+ * player that gets memory searches all of it before it writes, see
+ * handover_player.c.  The test searches the tiers that no client maps as root:
+ * no page of host pool or area may have bytes of both tenants, no slot a byte
+ * of the wrong one.
  *
- * A hand-over is one extent, slot or segment that was one tenant's and is now
- * the other's.  Not as root there is one user only, and nothing to test.
+ * A hand-over is one extent, slot or segment that changed from one tenant to
+ * the other.  Without root there is only one user, and no test.
  * budget: 60 s
  */
 #define _GNU_SOURCE
@@ -26,15 +27,15 @@
 
 #include "tests/integration/handover.h"
 
-#define HALF		(HO_SEQS / 2)	/* sequences that take half of it */
-#define ALL		(HO_SEQS * 7 / 8)	/* some must be free for steps */
-#define OUT		24u	/* more than the host pool has room for */
+#define HALF		(HO_SEQS / 2)	/* sequences that fill half of the pool */
+#define ALL		(HO_SEQS * 7 / 8)	/* a few sequences less, for steps */
+#define OUT		24u	/* sequences; the host pool has no room for as many */
 #define AREA_BYTES	(5u << 20)
-#define SLOT_PAGES	5u	/* of content, for either tenant */
+#define SLOT_PAGES	5u	/* pages of content, for either tenant */
 #define OBEY_MS		60000u
-#define REVOKE_MS	6000u	/* a player may be busy, or the machine */
+#define REVOKE_MS	6000u	/* a player, or the machine, may be busy */
 #define SAY_MS		60000u
-#define MOST_TURNS	400u	/* for each kind to be there */
+#define MOST_TURNS	400u	/* for each kind to be handed over */
 
 static const char * const kind_text[HO_NR_KINDS] = {
 #define x(name, text) [HO_##name] = text,
@@ -94,7 +95,7 @@ static void player_start(u32 t)
 	p->sh = sh;
 	p->tenant = t;
 	p->uid = 10001 + t;
-	/* Answered when it is attached. */
+	/* The player answers once it is attached. */
 	sh->slot[t].cmd = HO_LOOK;
 	fflush(stdout);
 	pids[t] = fork();
@@ -155,7 +156,7 @@ static void area_open(void)
 		pages_open(&area, "area", HO_area_slot, fd, AREA_BYTES);
 }
 
-/* Its bytes stay on the disk, with whose they are. */
+/* Its bytes stay on the disk, and area.owner keeps their tenants. */
 static void area_close(void)
 {
 	kvctl("swapoff", area_path, NULL, NULL);
@@ -177,7 +178,7 @@ static void tiers_look(void)
 	pages_look(&area);
 }
 
-/* ---- ways to give up what @t has; it comes again ---- */
+/* ---- ways for @t to give up its memory; it returns afterwards ---- */
 
 static void way_death(u32 t)
 {
@@ -193,7 +194,7 @@ static void way_detach(u32 t)
 	player_start(t);
 }
 
-/* It lives on, and may have mapped what it had: the others wait for that. */
+/* The player lives on and may have mapped its memory: the other one waits for that. */
 static void way_renew(u32 t)
 {
 	tell(t, HO_RENEW, ++players[t].model);
@@ -229,8 +230,9 @@ static void way_drop(u32 t)
 }
 
 /*
- * Both leave, and come in the other order, so that ids of clients change over;
- * again when the daemon still had one's id, since its process was not gone.
+ * Both leave and return in the other order, so that the ids of clients change
+ * over.  Try again if the daemon still had an id in use, since its process had
+ * not ended yet.
  */
 static void way_order(u32 t)
 {
@@ -254,7 +256,7 @@ static void (* const ways[])(u32 t) = {
 
 /* ---- the loop ---- */
 
-/* Down to the host pool and the area, and up again as it was. */
+/* Page out to the host pool and the area, and in again, unchanged. */
 static void down_and_up(u32 t)
 {
 	tell(t, HO_OUT, OUT);
@@ -264,17 +266,17 @@ static void down_and_up(u32 t)
 	tell(t, HO_VERIFY, 0);
 }
 
-/* @x has all there is; @y comes and takes half, @x goes on. */
+/* @x has all memory; @y takes half of it, and @x goes on. */
 static void take_half(u32 x, u32 y)
 {
 	tell(y, HO_FILL, HALF);
-	/* What left the device for it is below now, or lost. */
+	/* Blocks that left the device for it are in a lower tier now, or dropped. */
 	tiers_look();
 	tell(x, HO_VERIFY, 0);
 	down_and_up(y);
 }
 
-/* @y goes: what @x had comes back from below, as it was. */
+/* @y closes: the blocks of @x come back from below, unchanged. */
 static void give_back(u32 x, u32 y)
 {
 	u64 end = now_ms() + 50;
@@ -287,7 +289,7 @@ static void give_back(u32 x, u32 y)
 	tiers_look();
 }
 
-/* @x closes, or ends in another way; @y takes what it has not. */
+/* @x closes, or ends in another way; @y takes the memory that it lacks. */
 static void take_rest(u32 x, u32 y, void (*way)(u32 t), u32 nr)
 {
 	if (way)
@@ -306,7 +308,7 @@ static u64 total(void)
 	return sum;
 }
 
-/* Less than was asked for, or a way or a kind has not been there yet. */
+/* Go on until all hand-overs were made, with each way and each kind among them. */
 static bool goes_on(u64 want, u32 turn, u32 way)
 {
 	u32 i;
@@ -340,7 +342,7 @@ static void totals_print(const char *what)
 	fflush(stdout);
 }
 
-/* @x has all there is, and in the end @y: by pressure, or by closing alone. */
+/* All memory goes from @x to @y: half of it under pressure first, or all by closing. */
 static void round_of(u32 x, u32 y, u32 turn, void (*way)(u32 t))
 {
 	const bool press = turn % by_level(2, 4, 8) == 0;
@@ -400,7 +402,7 @@ static void setup(void)
 	player_start(1);
 }
 
-/* In parts, each with a daemon of its own: a test may last half an hour. */
+/* In parts, each with a new daemon: a test may last half an hour. */
 START_TEST(test_handover)
 {
 	const char *asked = getenv("KVMM_HANDOVERS");

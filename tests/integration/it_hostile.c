@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_hostile.c - a program that means harm, beside an honest one
+ * it_hostile.c - hostile programs beside an honest one
  *
  * budget: 40 s, full 160 s, soak 4200 s
  * alone: it measures what a step costs beside processes that take all CPUs
  *
  * An honest runtime generates, again and again; its text is known from a run
- * alone.  Beside it hostile programs, of its own user and where the test may
- * also of another one, do to the daemon whatever they can think of.  The
- * text does not change, the daemon is the same process all the time and says
- * no more than it may, and when they are gone nothing of them is left in it.
- * What a step costs meanwhile is measured and told, not judged: a client that
- * does nothing else (hostile_meter.c) alone, beside processes that compute, and
- * beside hostile ones, in turns.  Where CPUs are few, most of that is waiting
- * for one; so in every other round the daemon and the one that measures come
- * before all others (SCHED_RR), and what is left is what hostile programs make
- * the daemon do.  KVMM_HOSTILE_S: seconds among hostile ones.
- * Then descriptors that take long to close, all at once, also at the end.
+ * alone.  Hostile programs of its own user, and of another user where the test
+ * has the right, attack the daemon in every way that the table knows.  The text
+ * must not change, the daemon must stay the same process and write no more
+ * lines than allowed; when the hostile programs are gone, the daemon must be
+ * empty.  The cost of a step meanwhile is measured and printed, not judged: a
+ * client that only measures (hostile_meter.c) runs alone, beside processes that
+ * compute, and beside hostile ones, in turns.  Where CPUs are few, most of that
+ * cost is waiting for one.  So in every other round the daemon and the meter go
+ * before all other processes (SCHED_RR); the rest is work that hostile programs
+ * cause in the daemon.  KVMM_HOSTILE_S: seconds among hostile programs.
+ * Further tests make many descriptors at once that take long to close, also
+ * when the daemon ends.
  */
 #include <dirent.h>
 #include <sched.h>
@@ -31,18 +32,18 @@
 #include "tests/integration/prompts.h"
 
 #define OTHER_UID	65534
-#define ROUND_MS	30000u	/* at most, beside hostile programs */
-#define LINES_ALWAYS	60	/* of the daemon, in any case */
+#define ROUND_MS	30000u	/* the longest beside hostile programs */
+#define LINES_ALWAYS	60	/* lines of the daemon, in any case */
 #define LINES_PERIOD	102	/* and for each 5 s of its life, begun ones too */
 #define BUSY		4	/* processes that only compute */
 #define GROWTH_KB	8192	/* of the daemon's own memory */
-#define BURST_FDS	90	/* 64 that wait to be closed, and an honest one's */
+#define BURST_FDS	90	/* 64 that wait to be closed, and those of an honest client */
 
 static struct rig rig;
 static struct samples truth;
 static char prompts[RIG_PATH + 32];
 
-/* Runs of the honest program in one kind of phase, and the time of all. */
+/* Runs of the honest program in one kind of phase, and their total time. */
 struct runs {
 	u32	nr;
 	u64	ms;
@@ -55,7 +56,7 @@ struct scene {
 	pid_t			daemon;
 	u32			hostile_ms;
 	u32			rounds;
-	bool			can_first;	/* SCHED_RR may be had */
+	bool			can_first;	/* SCHED_RR is permitted */
 };
 
 static struct job honest_start(void)
@@ -91,9 +92,9 @@ static u64 honest_alone(void)
 	return now_ms() - start;
 }
 
-/* ---- what the daemon holds ---- */
+/* ---- resources of the daemon ---- */
 
-/* Descriptors of the daemon but for extents, which come and go. */
+/* Descriptors of the daemon except extents: these come and go. */
 static u32 daemon_fds(pid_t pid)
 {
 	char path[RIG_PATH], to[RIG_PATH];
@@ -132,7 +133,7 @@ static s64 daemon_kb(pid_t pid, const char *key)
 	return kb;
 }
 
-/* Does the signal wait for a process that is stopped? */
+/* Is the signal pending for a stopped process? */
 static bool is_pending(pid_t pid, int sig)
 {
 	char path[64], *text, *line;
@@ -173,7 +174,7 @@ static u32 daemon_lines(void)
 	return nr;
 }
 
-/* The last of them may have been stopped, and has a while to be killed. */
+/* The last client may have been stopped; the daemon takes a while to kill it. */
 static void await_nobody(u32 fds, pid_t pid)
 {
 	u64 end = now_ms() + 20000 * time_scale();
@@ -189,9 +190,9 @@ static void await_nobody(u32 fds, pid_t pid)
 	}
 }
 
-/* ---- the whole ---- */
+/* ---- the main test ---- */
 
-/* By the level, or KVMM_HOSTILE_S: seconds among hostile programs. */
+/* Seconds among hostile programs, by the level or by KVMM_HOSTILE_S. */
 static u32 hostile_seconds(void)
 {
 	const char *env = getenv("KVMM_HOSTILE_S");
@@ -217,7 +218,7 @@ static void print_counts(const struct hostile_counts *c, bool foreign)
 }
 
 /*
- * Run the honest one, again and again, until @end_ms; a tally of them.  It
+ * Run the honest program again and again until @end_ms, and count its runs.  It
  * generates the same text in every phase.
  */
 static void honest_until(u64 end_ms, struct runs *r)
@@ -236,9 +237,9 @@ static u32 runs_ms(const struct runs *r)
 	return r->nr ? (u32)(r->ms / r->nr) : 0;
 }
 
-/* ---- what others of the same machine cost ---- */
+/* ---- cost of other load on the machine ---- */
 
-/* As many processes as a hostile program has, that ask nothing of the daemon. */
+/* As many processes as a hostile program has; they use no daemon. */
 static void busy_start(pid_t *pid)
 {
 	u32 i;
@@ -270,7 +271,7 @@ static void busy_stop(const pid_t *pid)
 	}
 }
 
-/* All threads of a process before all others, or as they were. */
+/* Put all threads of a process before all others, or back to normal. */
 static bool first_in_line(pid_t pid, bool first)
 {
 	struct sched_param sp = { .sched_priority = first };
@@ -306,7 +307,7 @@ static void start_rig(void)
 	prompts_write(prompts, 0, 6, "");
 }
 
-/* Hostile programs of this user and of another for @ms, in phase @phase. */
+/* Hostile programs of this user and of another one for @ms, in phase @phase. */
 static void scene_hostile(struct scene *sc, enum meter_phase phase, u32 ms,
 			  bool last)
 {
@@ -328,9 +329,9 @@ static void scene_hostile(struct scene *sc, enum meter_phase phase, u32 ms,
 }
 
 /*
- * One of each phase: alone, beside programs that only compute, beside hostile
- * ones.  The machine is shared by whatever else runs on it, so phases are
- * short and take turns.
+ * One phase of each kind: alone, beside programs that only compute, beside
+ * hostile ones.  Other load on the machine varies, so the phases are short and
+ * take turns.
  */
 static void scene_round(struct scene *sc, u32 ms, u32 rest_ms, bool last)
 {
@@ -346,7 +347,7 @@ static void scene_round(struct scene *sc, u32 ms, u32 rest_ms, bool last)
 	scene_hostile(sc, METER_BESIDE, ms, last);
 }
 
-/* The same, the daemon and the meter first in line. */
+/* The same, with the daemon and the meter first in line. */
 static void scene_round_first(struct scene *sc, u32 ms, u32 rest_ms)
 {
 	scene_first(sc, true);
@@ -360,8 +361,8 @@ static void scene_round_first(struct scene *sc, u32 ms, u32 rest_ms)
 }
 
 /*
- * Hostile for @seconds in all, a twentieth of that each without: check cannot
- * say of a test that took more than 71 minutes that it ended.
+ * Be hostile for @seconds in all, and a twentieth of that in each other phase:
+ * libcheck does not report the end of a test of more than 71 minutes.
  */
 static void scene_play(struct scene *sc, u32 seconds)
 {
@@ -465,7 +466,7 @@ START_TEST(test_hostile)
 	       (long long)(daemon_kb(pid, "RssAnon:") - kb));
 	ck_assert_uint_le(lines, LINES_ALWAYS + LINES_PERIOD *
 			  (u32)((now_ms() - start) / 5000 + 2));
-	/* Instrumentation keeps memory that was freed. */
+	/* Instrumented builds keep freed memory. */
 	if (time_scale() == 1)
 		ck_assert_int_le(daemon_kb(pid, "RssAnon:"), kb + GROWTH_KB);
 	ck_assert_int_eq(rig_daemon(&rig), pid);
@@ -483,8 +484,8 @@ static void close_all(int *fd, u32 n)
 }
 
 /*
- * More connections that take long to close than are closed meanwhile: they
- * wait outside, and the daemon has its descriptors for others.
+ * Make more slow-closing connections than the daemon closes meanwhile: the rest
+ * waits in the backlog, and the daemon keeps descriptors for other clients.
  */
 START_TEST(test_burst)
 {
@@ -518,7 +519,7 @@ START_TEST(test_burst)
 }
 END_TEST
 
-/* The end does not wait for what nobody accepted. */
+/* The daemon ends without waiting for connections that it did not accept. */
 START_TEST(test_burst_at_end)
 {
 	int peer[HOSTILE_BURST];
@@ -543,7 +544,7 @@ START_TEST(test_burst_at_end)
 }
 END_TEST
 
-/* Without kvmm-hold it is the daemon that has them last. */
+/* Without kvmm-hold the daemon is the last process that has them. */
 START_TEST(test_burst_at_end_alone)
 {
 	int peer[HOSTILE_BURST];

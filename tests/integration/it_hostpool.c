@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_hostpool.c - the host pool of a real daemon, beside what the kernel says
+ * it_hostpool.c - the host pool of a real daemon, against the kernel's data
  *
  * budget: 40 s, full 60 s
  * alone: it takes and gives back huge pages of the machine, and limits a control group
  *
- * Each kind of pages that can be had here: what meminfo and the log say is
- * compared with /proc/PID/smaps and status.  Then the ways in which it is not
- * to be: stopped while it is filled, too large for a control group, and a
- * share of memory over the death of kvmm.
+ * For each kind of pages that this machine has, meminfo and the log are
+ * compared with /proc/PID/smaps and status.  Then the failures: a stop while
+ * the pool is filled, a pool too large for a control group; and a share of
+ * memory that stays the same over the death of kvmm.
  */
 #include <ctype.h>
 #include <fcntl.h>
@@ -41,7 +41,7 @@ static bool file_write(const char *path, const char *text)
 	return ok;
 }
 
-/* Small files, also outside of tests; "" when it cannot be read. */
+/* Read a small file, also outside of a test; "" when it is unreadable. */
 static void file_read(const char *path, char *text, size_t len)
 {
 	int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -83,7 +83,7 @@ static u64 smaps_kb(pid_t pid, const char *key)
 	f = fopen(path, "r");
 	ck_assert_ptr_nonnull(f);
 	while (fgets(line, sizeof(line), f)) {
-		/* Keys begin with a capital, a mapping with its address. */
+		/* Keys begin with a capital letter, mappings with an address. */
 		if (!isupper((unsigned char)line[0]))
 			inside = strstr(line, "/memfd:kvmm-host-");
 		if (inside && !strncmp(line, key, strlen(key)) &&
@@ -121,9 +121,9 @@ static const char * const kind_fault[] = {
 	[KIND_UNLOCKED]	= "host_huge,host_lock",
 };
 
-static char huge_old[32];	/* of nr_hugepages, before all */
+static char huge_old[32];	/* nr_hugepages before all tests */
 
-/* Let there be pages for @mb MiB more; how many there are is left to see. */
+/* Ask for huge pages for @mb MiB more; the kernel may set aside fewer. */
 static bool huge_set_aside(u32 mb)
 {
 	char text[64];
@@ -148,7 +148,7 @@ static bool huge_for_pool(void)
 {
 	if (huge_free() >= (u64)POOL_MB << 20)
 		return true;
-	/* Others on this machine may want some at the same time. */
+	/* Other processes may want some at the same time. */
 	if (!huge_set_aside(2 * POOL_MB))
 		return false;
 	if (huge_free() >= (u64)POOL_MB << 20)
@@ -158,7 +158,7 @@ static bool huge_for_pool(void)
 	return false;
 }
 
-/* Also after a test that failed: by the process that runs them all. */
+/* The process that runs all tests does this, so it restores after a failed one. */
 static void huge_remember(void)
 {
 	file_read(HUGE_NR, huge_old, sizeof(huge_old));
@@ -183,8 +183,8 @@ static void start_pool(const char *fault)
 }
 
 /*
- * May kvmm lock that much here?  Not a user with a low limit, nor root without
- * the right to raise it; with some sanitizers mlock() does nothing.
+ * May kvmm lock that much here?  A user with a low limit may not, nor root
+ * without the right to raise it.  With some sanitizers mlock() does nothing.
  */
 static bool mlock_works(void)
 {
@@ -216,7 +216,7 @@ static void expect_log(u64 huge, u64 thp, bool locked)
 			     "ordinary pages"), "%s", log);
 	ck_assert_msg(strstr(log, locked ? ", locked" : ", not locked"), "%s",
 		      log);
-	/* A warning just where there is something to warn of. */
+	/* A warning must appear if its condition holds, and only then. */
 	ck_assert_int_eq(!!strstr(log, "lie on ordinary ones"),
 			 huge + thp < POOL_MB << 10);
 	ck_assert_int_eq(!!strstr(log, "cannot be locked"), !locked);
@@ -224,9 +224,9 @@ static void expect_log(u64 huge, u64 thp, bool locked)
 }
 
 /*
- * Huge pages that were set aside, in kB.  Where some are there, the kernel shows
- * none of them for a moment now and then (1 of 20 runs beside others): it is asked
- * again, and says so.
+ * Huge pages that were set aside, in kB.  Sometimes the kernel shows none of
+ * them for a moment (1 of 20 runs on a busy machine): if some are there, it is
+ * asked again, with a line of output.
  */
 static u64 huge_kb(pid_t pid, bool some)
 {
@@ -255,12 +255,12 @@ START_TEST(test_kind)
 	if (kind == KIND_HUGETLB && !huge_for_pool())
 		return;
 	start_pool(kind_fault[kind]);
-	/* The daemon knows; lists of children may leave one out. */
+	/* The daemon knows its pid; a list of children may leave one out. */
 	pid = (pid_t)rig_value(&rig, "status", "Pid");
 	huge = huge_kb(pid, kind == KIND_HUGETLB);
 	thp = smaps_kb(pid, "ShmemPmdMapped");
 	locked = kind == KIND_HUGETLB ? huge : status_kb(pid, "VmLck");
-	/* The secrets of tenants lie in a page or two of their own. */
+	/* The secrets of tenants take one or two locked pages more. */
 	locked = locked % 1024 <= 64 ? locked - locked % 1024 : locked;
 	printf("%s: %" PRIu64 " kB set aside, %" PRIu64 " kB transparent, %" PRIu64 " kB locked\n",
 	       kind_fault[kind] ? kind_fault[kind] : "all", huge, thp, locked);
@@ -279,7 +279,7 @@ START_TEST(test_kind)
 }
 END_TEST
 
-/* Fewer pages set aside than it takes: told, and left to others. */
+/* Too few pages are set aside: a line says so, and they stay free for others. */
 START_TEST(test_too_few_set_aside)
 {
 	char *log, *at;
@@ -295,7 +295,7 @@ START_TEST(test_too_few_set_aside)
 	ck_assert_int_eq(rig_value(&rig, "meminfo", "HostHugetlb"), 0);
 	log = hold_log();
 	at = strstr(log, " MiB were set aside as huge pages, too few for it, and stay unused: sysctl vm.nr_hugepages=");
-	/* 16 for the pool, and those that others have by now. */
+	/* 16 for the pool, and the ones that others use by now. */
 	ck_assert_msg(at && sscanf(strchr(at, '='), "=%u, or 0", &nr) == 1 &&
 		      nr >= 16 && nr <= 20, "%s", log);
 	free(log);
@@ -304,7 +304,7 @@ START_TEST(test_too_few_set_aside)
 }
 END_TEST
 
-/* ---- no pool after all ---- */
+/* ---- no pool in the end ---- */
 
 static void rig_dir(void)
 {
@@ -330,7 +330,7 @@ static void expect_nothing_left(void)
 	ck_assert_msg(!system(cmd), "something is left in %s", rig.dir);
 }
 
-/* Until the log of @j has @what. */
+/* Wait until the log of @j has these words. */
 static char *await_line(struct job *j, const char *what)
 {
 	u64 end = now_ms() + 30000 * time_scale();
@@ -345,10 +345,7 @@ static char *await_line(struct job *j, const char *what)
 	return text;
 }
 
-/*
- * SIGTERM in the middle of filling 4 GiB, of which one slow thread has done
- * less than a half by then.
- */
+/* SIGTERM while 4 GiB are filled; one slow thread has done less than half by then. */
 START_TEST(test_stopped_while_filling)
 {
 	double done = 0, all = 0, rate = 0;
@@ -393,7 +390,7 @@ START_TEST(test_stopped_while_filling)
 }
 END_TEST
 
-/* The system has no more, in the middle: one line, and nothing is left. */
+/* The system runs out of memory meanwhile: one line, and no file remains. */
 START_TEST(test_fill_fails)
 {
 	struct job j;
@@ -418,7 +415,7 @@ END_TEST
 
 /* ---- shares ---- */
 
-/* Reckoned once: another life would find other sizes, and has the first's. */
+/* The sizes are computed once: the next kvmm takes over those of the first. */
 START_TEST(test_auto_over_lives)
 {
 	pid_t first;
@@ -446,7 +443,7 @@ START_TEST(test_auto_over_lives)
 }
 END_TEST
 
-/* A control group of this process's own below the one it is in. */
+/* A new control group below the one of this process. */
 struct group {
 	char dir[512];
 	char limit[640];
@@ -455,7 +452,7 @@ struct group {
 	char parent[600];
 };
 
-/* Paths of a group of that name; false where memory has no groups. */
+/* Paths of a group of that name; false if there are no groups for memory. */
 static bool group_paths(struct group *g, pid_t pid, bool *v1)
 {
 	const char *mount = "/sys/fs/cgroup";
@@ -486,7 +483,10 @@ static bool group_enter(struct group *g, const char *limit)
 	char pid[16];
 	bool v1;
 
-	/* The name is the runner's: it removes what a failed test left. */
+	/*
+	 * The group has the name of the runner, which removes it after a failed
+	 * test.
+	 */
 	if (!group_paths(g, getppid(), &v1)) {
 		printf("no control group: this kernel has none for memory\n");
 		return false;
@@ -535,7 +535,7 @@ START_TEST(test_control_group)
 		      strstr(text, "kvmm-hostpool-"), "%s", text);
 	free(text);
 	rig_dir_remove();
-	/* A quarter of its limit, not of the machine. */
+	/* A quarter of the group's limit, not of the machine's memory. */
 	rig_start(&rig, "--pool-size", "4M", "--extent-size", "256K",
 		  "--host-size", "25%", "--min-token-bytes", "16384", NULL);
 	ck_assert_int_eq(rig_value(&rig, "meminfo", "HostTotal"), 128 << 10);
@@ -544,7 +544,7 @@ START_TEST(test_control_group)
 }
 END_TEST
 
-/* Until the group uses @bytes; @j must not end before. */
+/* Wait until the group uses @bytes; @j must not end before. */
 static u64 await_used(const struct group *g, struct job *j, u64 bytes)
 {
 	u64 end = now_ms() + 20000, used = 0;
@@ -562,8 +562,8 @@ static u64 await_used(const struct group *g, struct job *j, u64 bytes)
 }
 
 /*
- * Somebody else takes what was there when the pool was found to fit: the
- * limit comes down to little more than what is used.
+ * The pool fits at first, then another process takes the memory: the limit is
+ * lowered to a little more than the current use.
  */
 START_TEST(test_room_goes_while_filling)
 {

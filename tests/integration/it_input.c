@@ -4,10 +4,9 @@
  *
  * budget: 40 s
  *
- * Each case is what a person gets wrong on the first evening.  The answer is
- * one line on stderr that names the thing and the remedy, the documented exit
- * code, and nothing left behind: no socket, no process, no half file, no
- * block in use.
+ * Each case is a mistake of a new user.  The answer must be one line on stderr
+ * that names the thing and the remedy, with the documented exit code.  Nothing
+ * may be left behind: no socket, no process, no half file, no block in use.
  */
 #include <dirent.h>
 #include <fcntl.h>
@@ -43,7 +42,7 @@ static void model_copy(void)
 	shell("rm -rf '%s' && cp -r '%s' '%s'", model, demo_model(), model);
 }
 
-/* @j ended with @code and said one line that has both words. */
+/* @j ended with @code and printed one line that has both words. */
 static void expect_line(struct job *j, int code, const char *thing,
 			const char *remedy)
 {
@@ -68,7 +67,7 @@ static struct job run_model(const char *prompt, const char *tokens)
 			 "--max-tokens", tokens, prompt, NULL);
 }
 
-/* The daemon holds nothing for clients that failed. */
+/* The daemon holds no memory for clients that failed. */
 static void expect_idle(void)
 {
 	rig_walk(&rig);
@@ -134,7 +133,7 @@ START_TEST(test_no_daemon)
 }
 END_TEST
 
-/* The first daemon keeps its sockets and goes on. */
+/* The first daemon keeps its sockets and serves on. */
 START_TEST(test_second_daemon)
 {
 	struct job j;
@@ -194,8 +193,9 @@ START_TEST(test_pool_too_large)
 END_TEST
 
 /*
- * The kernel ends who does not say that a limit is no reason to end.  The
- * first file is that of the tables, if a next daemon may go on with them.
+ * The kernel ends a process at this limit unless it ignores the signal.  The
+ * first large file is that of the tables, if a next daemon may adopt them, else
+ * the host pool.
  */
 START_TEST(test_file_limit)
 {
@@ -221,7 +221,7 @@ START_TEST(test_file_limit)
 }
 END_TEST
 
-/* The next job's stderr, a pipe that is full.  Return: both of its ends. */
+/* Make the next job's stderr a full pipe.  Return: a descriptor for both ends. */
 static int full_stderr(void)
 {
 	char path[RIG_PATH + 32], fill[4096];
@@ -238,8 +238,8 @@ static int full_stderr(void)
 }
 
 /*
- * Whoever reads the log has paused it, as a terminal does: the daemon serves,
- * starts swapd again, and ends.
+ * The log is not read, as on a paused terminal: the daemon serves, starts swapd
+ * again, and ends.
  */
 START_TEST(test_log_not_read)
 {

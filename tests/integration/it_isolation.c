@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_isolation.c - what one tenant has cached another does not find
+ * it_isolation.c - one tenant's cached prompts are hidden from other tenants
  *
- * Two users' programs with the same model, domain name, prompts and salts.
- * Whoever computed a prompt finds it; the other does not, before, after and
- * while it has computed the same one itself.  That the time of asking does not
- * tell either is bench_isolation's.  Not as root there is one user only.
+ * Two users run programs with the same model, domain name, prompts and salts.
+ * The user that computed a prompt finds it cached.  The other one does not find
+ * it, before, after and while it has computed the same one.  bench_isolation
+ * shows that the time of an answer tells nothing either.  Without root there is
+ * only one user.
  * budget: 20 s
  */
 #define _GNU_SOURCE
@@ -20,11 +21,11 @@
 #include "tests/other_user.h"
 
 #define PROMPTS		40u
-#define ALL_OF_IT	(CP_LEN - 1)	/* full blocks; the last token never is */
+#define ALL_OF_IT	(CP_LEN - 1)	/* tokens of full blocks; the last token is in none */
 
 static struct rig rig;
 
-/* ---- a user's program: a byte comes, an answer goes ---- */
+/* ---- the program of a user: it reads requests and writes answers ---- */
 
 struct user {
 	pid_t	pid;
@@ -32,9 +33,9 @@ struct user {
 	int	answer;
 };
 
-/* What is asked: of a prompt, with a salt; to fill it first, or only to look. */
+/* A request: look for a prompt with a salt, and fill it before if @fill. */
 struct ask {
-	u32	prompt;		/* KVMM_NO_INDEX: it is over */
+	u32	prompt;		/* KVMM_NO_INDEX: the end */
 	u32	salt;
 	u32	fill;
 };
@@ -121,17 +122,20 @@ START_TEST(test_prefixes)
 	for (i = 0; i < PROMPTS; i++) {
 		ck_assert_uint_eq(found(&b, i, i % 3, false), 0);
 		ck_assert_uint_eq(found(&a, i, i % 3, false), ALL_OF_IT);
-		/* Nor does another salt of its own. */
+		/* Another salt of the same user does not find it either. */
 		ck_assert_uint_eq(found(&a, i, 7, false), 0);
 	}
-	/* Its own does not make the other's its own. */
+	/*
+	 * A prompt that b computed is cached for b, the others are still hidden
+	 * from it.
+	 */
 	ck_assert_uint_eq(found(&b, 0, 0, true), ALL_OF_IT);
 	ck_assert_uint_eq(found(&b, 3, 0, false), 0);
 	ck_assert_uint_eq(found(&a, 0, 0, false), ALL_OF_IT);
 	rig_walk(&rig);
 	user_end(&a);
 	user_end(&b);
-	/* A user that comes again finds its own; another one does not. */
+	/* A user that returns finds its prompts; another user does not. */
 	a = user_start(10001);
 	b = user_start(10003);
 	ck_assert_uint_eq(found(&a, 1, 1, false), ALL_OF_IT);

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_kv_types.c - KV in narrow types, as others find it
+ * it_kv_types.c - KV in narrow types, from the outside
  *
  * budget: 60 s, full 90 s
  *
- * What the daemon does with blocks knows no type, and scales are in them; so
- * with each type the laws are those of the others.  Exactness under pressure:
- * two runtimes, one with prompts of one sample and one whose prompts fork,
- * give the same greedy tokens in a pool that fits everything and in a pool,
- * host pool and area so small that blocks are shared, copied on write, swapped
- * and recomputed.  Cached blocks outlive kvmm.  And a type never finds what
- * another has cached, though their blocks be of one size.
+ * The daemon handles blocks without knowing their type, and scales are stored
+ * in the blocks, so each type must obey the same laws.  Exactness under
+ * pressure: two runtimes, one with prompts of one sample, the other with
+ * prompts that fork, give the same greedy tokens in a pool that fits everything
+ * and in a pool, host pool and area so small that blocks are shared, copied on
+ * write, swapped and recomputed.  Cached blocks outlive kvmm.  A type never
+ * finds blocks that another type has cached, even if their sizes are equal.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -28,7 +28,7 @@
 #define RUNS_MAX	5u
 #define BLOCK		16u
 
-/* Types, and small pools that hold some 500 tokens in them. */
+/* Types, and sizes of small pools that hold some 500 of their tokens. */
 static const struct {
 	const char	*name;
 	const char	*pool;
@@ -100,7 +100,7 @@ static s64 happened(const char *what)
 	return rig_value(&rig, "vmstat", what);
 }
 
-/* Was memory taken from somebody, by swap where that is what is asked for? */
+/* Was a sequence preempted, and swapped if the case asks for that? */
 static bool preempted(u32 i)
 {
 	if (!strcmp(cases[i].swappiness, "200"))
@@ -122,7 +122,7 @@ static void small_start(u32 i)
 		ck_abort_msg("swapon: %s", slurp(j.err));
 }
 
-/* On a busy machine one may be over before the other wants memory: again. */
+/* On a busy machine one runtime may end before the other needs memory: run again. */
 static void small_run(u32 i, const struct run *truth)
 {
 	struct run have;
@@ -165,9 +165,9 @@ START_TEST(test_pressure)
 }
 END_TEST
 
-/* ---- none finds what another has cached ---- */
+/* ---- no type finds blocks of another ---- */
 
-/* Whole blocks found cached: prompts of a run have their first token in common. */
+/* Complete blocks found cached: the prompts of a run begin with the same token. */
 static u32 cached_by(const char *kv, const char *domain)
 {
 	char prompts[RIG_PATH + 32];
@@ -188,7 +188,7 @@ static u32 cached_by(const char *kv, const char *domain)
 	return n;
 }
 
-/* A block is as large as kvrt inspect says. */
+/* A block must have the size that kvrt inspect prints. */
 static void inspect_compare(const char *kv)
 {
 	struct job j = job_start(&rig, "kvrt", "inspect", demo_model(),
@@ -204,7 +204,7 @@ static void inspect_compare(const char *kv)
 	json_decref(o);
 }
 
-/* Pairs whose blocks are of one size; then of another. */
+/* bf16 and f16 have blocks of the same size, and so have int8 and fp8. */
 START_TEST(test_types_apart)
 {
 	static const char * const turns[] = {
@@ -214,13 +214,13 @@ START_TEST(test_types_apart)
 
 	rig_start(&rig, "--pool-size", "32M", "--extent-size", "1M", NULL);
 	for (i = 0; i < ARRAY_SIZE(turns); i++) {
-		/* In a domain that another type has filled, or never saw. */
+		/* The domain is new, or another type has filled it. */
 		ck_assert_msg(!cached_by(turns[i], "one"), "%s", turns[i]);
 		ck_assert_msg(cached_by(turns[i], "one") > 4, "%s", turns[i]);
 		inspect_compare(turns[i]);
 		rig_walk(&rig);
 	}
-	/* As many side by side as there are names. */
+	/* Domains with different names hold different types side by side. */
 	ck_assert_uint_eq(cached_by("fp8", "two"), 0);
 	ck_assert_uint_gt(cached_by("fp8", "two"), 4);
 	ck_assert_uint_gt(cached_by("int8", "one"), 4);
@@ -251,7 +251,10 @@ START_TEST(test_adopted)
 	ck_assert_uint_eq(adopt_logged("cold start:"), 0);
 	json_decref(first);
 	json_decref(again);
-	/* While it is there, nobody brings another type under this name. */
+	/*
+	 * As long as the server runs, no client attaches with another type to
+	 * its domain.
+	 */
 	j = job_start(&adopt_rig, "kvrt", "generate", demo_model(), "--mode",
 		      "exact", "--kv-cache-dtype", "fp8", "--quiet", "Who?",
 		      NULL);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_kvctl.c - what an operator does beside runtimes that compute
+ * it_kvctl.c - commands of an operator beside runtimes that compute
  *
- * A runtime of one tenant fills the pool; a program of another takes what it is
- * promised.  kvctl explain says of the sequences that lost memory who took it,
- * how much, and what they wait for; to the tenant itself it says that another
- * one did.  The tenant is drained meanwhile: what runs ends with the same
- * tokens as alone, and nobody begins.  Then its cache is evicted, and what was
- * set is there when its next runtime comes.  budget: 40 s
+ * A runtime of one tenant fills the pool; a program of another tenant takes its
+ * protected memory.  kvctl explain names, for each sequence that lost memory,
+ * the taker, the blocks and the reason for its wait; the tenant itself learns
+ * only that another tenant took them.  Meanwhile the tenant is drained: running
+ * sequences end with the same tokens as alone, and new ones are refused.  Then
+ * its cache is evicted, and the operator's settings hold for its next runtime.
+ * budget: 40 s
  */
 #include <fcntl.h>
 #include <jansson.h>
@@ -36,9 +37,9 @@ do {									\
 
 /* ---- kvctl ---- */
 
-static char *err_text;		/* what the last one said on stderr */
+static char *err_text;		/* stderr of the last kvctl */
 
-/* Run it: what it printed, to be freed; its exit code must be @code. */
+/* Run kvctl; it must exit with @code.  Return: its output, to be freed. */
 static char *kvctl(int code, const char *a, const char *b, const char *c,
 		   const char *d)
 {
@@ -107,9 +108,9 @@ static void runtime_ends(struct job *j, struct samples *s)
 	samples_read(s, j->out);
 }
 
-/* ---- the other's program ---- */
+/* ---- the program of the other tenant ---- */
 
-/* Has what it is promised; says so, and holds it until it is told. */
+/* Fill the protected memory, tell the test, and hold the memory until its answer. */
 static void taker_main(int up, int down)
 {
 	static const u8 identity[KVMM_IDENTITY_LEN] = "it_kvctl";
@@ -167,7 +168,7 @@ static pid_t taker_start(int *down)
 
 /* ---- explain ---- */
 
-/* One that lost memory; in JSON and as text it is told the same. */
+/* A sequence that lost memory: the text must say the same as the JSON. */
 static void same_as_text(const json_t *one)
 {
 	char *text = kvctl(0, "explain", str(one, "Sequence"), NULL, NULL);
@@ -181,7 +182,7 @@ static void same_as_text(const json_t *one)
 	free(text);
 }
 
-/* Those of client @id that @by took memory from; each has lost some. */
+/* Count sequences that lost memory to @by; each must have lost some. */
 static u32 taken_by(json_t *all, const char *by)
 {
 	json_t *one;
@@ -216,7 +217,7 @@ static void explain(void)
 			same_as_text(one);
 	json_decref(all);
 
-	/* There is not enough for all of them now: somebody waits, for that. */
+	/* The pool is too small for all of them now: some wait for memory. */
 	do {
 		all = kvctl_json("explain", "0", NULL);
 		json_array_foreach(all, i, one)
@@ -228,7 +229,7 @@ static void explain(void)
 		ck_assert_msg(now_ms() < end, "nobody waits for memory");
 	} while (!waits);
 
-	/* The tenant is told what happened to it, and not by whom. */
+	/* The tenant learns about its loss, but not the name of the taker. */
 	all = kvctl_json("--tenant=one", "explain", "0");
 	ck_assert_uint_ge(taken_by(all, "another tenant"), 1);
 	ck_assert_uint_eq(taken_by(all, "taker"), 0);
@@ -257,7 +258,7 @@ static const char *draining(const char *client)
 	return word;
 }
 
-/* Nobody of the tenant begins; @running goes on. */
+/* The tenant gets no new client; the running one goes on. */
 static void drain(void)
 {
 	struct job j;
@@ -301,7 +302,7 @@ static void cache_is_evicted(void)
 	ck_assert_int_eq(rig_value(&rig, "vmstat", "client_kill"), 0);
 }
 
-/* What an operator set is there when the next runtime asks for nothing. */
+/* The operator's settings stay when the next runtime sets nothing. */
 static void marks_hold(void)
 {
 	const char *file = "domain/" DOMAIN "/memory.min";
@@ -356,7 +357,7 @@ START_TEST(test_two_tenants)
 }
 END_TEST
 
-/* The level counts for swapd, too: it tells of an area, or does not. */
+/* Lines of swapd about areas: the log level applies to swapd, too. */
 static u32 swapd_told(void)
 {
 	char path[RIG_PATH + 32], *text, *p;

@@ -6,14 +6,15 @@
  * budget: 60 s, full 450 s
  * from: full
  *
- * Two servers with domains of their own, clients that ask them all the time,
- * a pool so small that there is swap to the host pool and to an area.  kvmm is
- * killed at random moments, also while it starts and while runtimes attach to
- * it.  Every open request ends with an error its client understands, both
- * ports stay, both processes serve again by themselves, the area is back, and
- * whole answers are what an undisturbed server says.  After every death the
- * clients pause, and what the processes hold is compared with what they held
- * after the first ones: processes, descriptors, memory, mounts, files.
+ * Two servers with separate domains serve clients that ask all the time, in a
+ * pool so small that blocks are swapped to the host pool and to an area.  kvmm
+ * is killed at random moments, also while it starts and while runtimes attach
+ * to it.  Every open request must end with an error that its client
+ * understands, both ports must stay open, both processes must serve again by
+ * themselves, the area must be back, and complete answers must equal those of
+ * an undisturbed server.  After every death the clients pause, and a census is
+ * compared with the one after the first deaths: processes, descriptors, memory,
+ * mounts, files.
  */
 #include <pthread.h>
 #include <stdio.h>
@@ -26,7 +27,7 @@
 #define NR_CLIENTS	8u
 #define WARM		3u	/* deaths before the first census */
 #define WAIT_MS		30000u
-#define QUIET_MS	2000u	/* kvmm looks at the last one's clients so late */
+#define QUIET_MS	2000u	/* delay until kvmm checks the clients of the previous one */
 
 #define ASK "{\"prompt\":\"In the beginning\",\"temperature\":0,\"max_tokens\":300,\"ignore_eos\":true,"
 
@@ -38,13 +39,13 @@ static char area[RIG_PATH + 16];
 /* ---- clients ---- */
 
 /**
- * struct client - asks all the time, and notes how it ends
+ * struct client - a thread that asks all the time and counts the results
  * @to:      index of its server
  * @parked:  it waits for the end of a pause
- * @whole:   answers that came whole
+ * @whole:   complete answers
  * @cut:     streams that ended with an error event
  * @later:   503 with Retry-After
- * @wrong:   anything else
+ * @wrong:   other results
  * @because: the first of those, in words
  */
 struct client {
@@ -63,7 +64,7 @@ static struct client clients[NR_CLIENTS];
 static u32 clients_pause;
 static u32 clients_stop;
 
-/* Another thread looks at it meanwhile. */
+/* The main thread reads the count meanwhile. */
 static void count(u32 *n)
 {
 	WRITE_ONCE(*n, *n + 1);
@@ -95,7 +96,7 @@ static void read_stream(struct client *c, struct web *w)
 		wrong(c, "a stream without one end");
 }
 
-/* The text of every choice of a whole answer is the truth. */
+/* Each choice of a complete answer must have the true text. */
 static bool is_truth(const char *answer, const char *text)
 {
 	json_t *v = json_loads(answer, 0, NULL), *c;
@@ -195,7 +196,7 @@ static u32 count_whole(u32 to)
 	return n;
 }
 
-/* Every server serves (again): so many more answers come of each. */
+/* Wait until every server serves (again): @more complete answers from each. */
 static void await_whole(u32 more)
 {
 	const u64 end = now_ms() + WAIT_MS * time_scale();
@@ -214,7 +215,7 @@ static void await_whole(u32 more)
 	expect_no_wrong();
 }
 
-/* Until every answer under way has come. */
+/* Pause all clients, and wait until no answer is under way. */
 static void clients_park(void)
 {
 	const u64 end = now_ms() + WAIT_MS * time_scale();
@@ -255,7 +256,7 @@ static pid_t daemon_await(pid_t other)
 	return pid;
 }
 
-/* Return: the next one. */
+/* Kill kvmm.  Return: pid of the next one. */
 static pid_t daemon_kill(void)
 {
 	pid_t old = daemon_await(0);
@@ -303,7 +304,7 @@ static void world_stop(void)
 	rig_stop(&rig);
 }
 
-/* ---- what a death leaves ---- */
+/* ---- remains of a death ---- */
 
 static void census_print(const struct census *c, const char *when)
 {
@@ -320,7 +321,7 @@ static void census_print(const struct census *c, const char *when)
 	fflush(stdout);
 }
 
-/* Quiet, and no more than at @was, if that is given. */
+/* Take a census when all is quiet; it must not exceed @was, if that is given. */
 static void census_quiet(struct census *now, const struct census *was)
 {
 	const u64 end = now_ms() + 3 * QUIET_MS * time_scale();
@@ -329,7 +330,7 @@ static void census_quiet(struct census *now, const struct census *was)
 
 	for (i = 0; i < NR_SERVERS; i++)
 		serve_await_idle(&server[i], WAIT_MS);
-	/* Connections that were closed a moment ago. */
+	/* Recently closed connections need some time. */
 	nap_ms(200);
 	for (;;) {
 		census_take(now, &rig);
@@ -350,8 +351,8 @@ static void census_quiet(struct census *now, const struct census *was)
 /* ---- the campaign ---- */
 
 /**
- * struct tally - what happened
- * @starts: of the kills, those of a daemon that did not serve yet
+ * struct tally - results of the campaign
+ * @starts: kills of a daemon that did not serve yet
  */
 struct tally {
 	u32	kills;
@@ -371,7 +372,7 @@ static void kill_round(struct tally *t)
 	t->swapped += max(swapped, (s64)0);
 	(void)daemon_kill();
 	t->kills++;
-	/* Once more in its first moments. */
+	/* Kill the next one too, in its first moments. */
 	if (t->kills % 3 == 0) {
 		nap_ms(random_below(40));
 		(void)daemon_kill();
@@ -451,8 +452,9 @@ START_TEST(test_kill_daemon)
 END_TEST
 
 /*
- * Deaths in a row, sooner than a daemon looks at the clients of the last: it
- * knows each of them once, however many daemons they have seen.
+ * Deaths follow each other before a daemon has checked the clients of the
+ * previous one: it must keep one record for each client, however many daemons
+ * that client has seen.
  */
 START_TEST(test_deaths_in_a_row)
 {
@@ -469,7 +471,10 @@ START_TEST(test_deaths_in_a_row)
 	}
 	census_take(&after, &rig);
 	fds = census_fds(rig.hold);
-	/* Its clients, and those of the last one, which are the same. */
+	/*
+	 * Descriptors for its clients, and for those of the previous daemon:
+	 * the same ones.
+	 */
 	ck_assert_msg(census_proc(&after, rig.hold)->fds <=
 		      census_proc(&before, rig.hold)->fds + NR_SERVERS,
 		      "hold has %u descriptors after %u deaths, had %u:\n%s",

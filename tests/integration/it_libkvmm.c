@@ -2,10 +2,10 @@
 /*
  * it_libkvmm.c - the client library against the real daemon
  *
- * What check_libkvmm does with a daemon in a thread, with a real one: attach
+ * The tests of check_libkvmm, with a real daemon instead of a thread: attach
  * and detach many times, use blocks through their tables, share a prefix
- * between two clients, and stay sane when the daemon is stopped, killed or
- * ended while a request is under way.  budget: 60 s
+ * between two clients, and handle a daemon that is stopped, killed or ended
+ * while a request is under way.  budget: 60 s
  */
 #include <dirent.h>
 #include <pthread.h>
@@ -144,7 +144,7 @@ static struct kvmm_seq_status await_ready(struct kvmm *k, u64 seq)
 		ck_assert_int_eq(kvmm_seq_status(k, seq, &st), 0);
 		if (st.state == KVMM_SEQ_READY)
 			return st;
-		/* Restoring is over at once, but may be seen. */
+		/* RESTORING ends at once, but a client may see it. */
 		if (st.state != KVMM_SEQ_RESTORING)
 			ck_assert_uint_eq(st.state, KVMM_SEQ_WAITING);
 		ck_assert_int_ne(kvmm_wait(k, 10000000), -ECONNRESET);
@@ -164,7 +164,7 @@ static u64 open_seq(struct kvmm *k, const u32 *ids, u32 nr)
 	return res.seq;
 }
 
-/* Where layer @layer of position @pos begins. */
+/* Address of layer @layer of position @pos. */
 static char *kv_at(struct kvmm *k, u64 seq, u32 pos, u32 layer)
 {
 	const struct kvmm_attach_rep *r = kvmm_info(k);
@@ -200,7 +200,7 @@ static void check_kv(struct kvmm *k, u64 seq, u32 pos, u32 id)
 	}
 }
 
-/* Run the copy that a grant asks for. */
+/* Make the copy that a grant asks for. */
 static void run_copy(struct kvmm *k, const struct kvmm_begin_res *res)
 {
 	const struct kvmm_attach_rep *r = kvmm_info(k);
@@ -217,7 +217,7 @@ static void run_copy(struct kvmm *k, const struct kvmm_begin_res *res)
 
 static u64 step_number;
 
-/* Write @ids at @start and declare them; waits for memory. */
+/* Write @ids at @start and declare them, after a wait for memory. */
 static u32 extend(struct kvmm *k, u64 seq, u32 epoch, u32 start, const u32 *ids,
 		  u32 nr)
 {
@@ -259,7 +259,7 @@ static void make_ids(u32 *ids, u32 seed)
 		ids[i] = seed * 1000 + i;
 }
 
-/* The child becomes its parent, gets shorter, and loses its beginning. */
+/* Remap the child to its parent, truncate it, and trim its first block. */
 static void share_and_shorten(struct kvmm *k, u64 seq, u64 child)
 {
 	const struct kvmm_remap_arg pair = { .child = child, .other = seq };
@@ -283,7 +283,7 @@ static void share_and_shorten(struct kvmm *k, u64 seq, u64 child)
 	ck_assert_uint_ne(entry, KVMM_NO_INDEX);
 }
 
-/* Fork, write different tails, and see that each kept its own. */
+/* Fork, write different tails, and check that each sequence kept its own. */
 static void fork_and_diverge(struct kvmm *k, u64 seq, u32 epoch, const u32 *ids)
 {
 	const u32 other[2] = { 77, 78 };
@@ -308,7 +308,7 @@ static void fork_and_diverge(struct kvmm *k, u64 seq, u32 epoch, const u32 *ids)
 	ck_assert_int_eq(kvmm_seq_close(k, &child, 1), 0);
 }
 
-/* What one client wrote, the other finds in the same memory. */
+/* A client finds the blocks of another client in the same memory. */
 START_TEST(test_prefix_is_shared)
 {
 	struct kvmm *a = attach(), *b = attach();
@@ -339,7 +339,7 @@ START_TEST(test_prefix_is_shared)
 }
 END_TEST
 
-/* Whoever leaves in the middle of a step has still left, not died. */
+/* A detach in the middle of a step counts as a detach, not as a death. */
 START_TEST(test_detach_in_a_step)
 {
 	struct kvmm *k = attach();
@@ -359,7 +359,7 @@ START_TEST(test_detach_in_a_step)
 }
 END_TEST
 
-/* More tokens than a piece of the argument area holds. */
+/* A prompt of more tokens than a piece of the argument area holds. */
 START_TEST(test_long_prompt)
 {
 	const u32 nr = 12000;
@@ -371,7 +371,7 @@ START_TEST(test_long_prompt)
 	ck_assert_ptr_nonnull(ids);
 	for (i = 0; i < nr; i++)
 		ids[i] = i;
-	k->info.arg_bytes = 4096;	/* smaller than it is: more pieces */
+	k->info.arg_bytes = 4096;	/* less than the real size, for more pieces */
 	seq = open_seq(k, ids, nr);
 	await_ready(k, seq);
 	ck_assert_int_eq(kvmm_seq_close(k, &seq, 1), 0);
@@ -380,7 +380,7 @@ START_TEST(test_long_prompt)
 }
 END_TEST
 
-/* All requests in flight that the rings allow, of several kinds. */
+/* Fill the rings with requests of several kinds, all in flight. */
 START_TEST(test_pipeline)
 {
 	struct kvmm *k = attach();
@@ -397,7 +397,10 @@ START_TEST(test_pipeline)
 			kvmm_prep(k, KVMM_OP_SEQ_OPEN, 1, sizeof(*open_arg),
 				  &args))) {
 			open_arg = args;
-			/* Never fits: refused, and nothing is left of it. */
+			/*
+			 * It never fits: it is refused and leaves no sequence
+			 * behind.
+			 */
 			if (sent % 7 == 0)
 				*open_arg = (struct kvmm_open_arg) {
 					.prompt_len = 1u << 30,
@@ -423,9 +426,9 @@ END_TEST
 /* ------------------------------------------------------------------ */
 /* No descriptor is left                                               */
 
-#define NR_FILES	80	/* more than the attachment has */
+#define NR_FILES	80	/* more than the attachment uses */
 
-/* Extents come all the same. */
+/* Extents arrive although the process has no free descriptor. */
 START_TEST(test_no_descriptors)
 {
 	struct rlimit few = { NR_FILES, NR_FILES };
@@ -478,7 +481,7 @@ static void check_ended(struct kvmm *k, const char *says)
 	ck_assert_ptr_null(strchr(kvmm_strerror_attach(k), '\n'));
 }
 
-/* The client waits for nothing, with work in the daemon; then it is gone. */
+/* The client has a sequence and waits, without a request, until the daemon dies. */
 START_TEST(test_killed_while_waiting)
 {
 	struct kvmm *k = attach_spinning(spins[_i]);
@@ -499,7 +502,7 @@ START_TEST(test_killed_while_waiting)
 	check_ended(k, "the kvmm daemon died");
 	kvmm_detach(k);
 
-	/* It is started again, cold, and its epoch says so. */
+	/* The next daemon starts cold, with a later epoch. */
 	k = attach_spinning(spins[_i]);
 	ck_assert_uint_gt(kvmm_info(k)->daemon_epoch, epoch);
 	ck_assert_int_eq(kvmm_nop(k), 0);
@@ -525,7 +528,7 @@ START_TEST(test_killed_during_calls)
 }
 END_TEST
 
-/* A stopped daemon delays, and a new client is told so. */
+/* A stopped daemon delays requests, and a new client gets a clear error. */
 START_TEST(test_stopped)
 {
 	struct kvmm *k = attach_spinning(spins[_i]), *other;
@@ -551,7 +554,7 @@ START_TEST(test_stopped)
 }
 END_TEST
 
-/* kvmm-hold is told to end: clients hear it before the socket closes. */
+/* kvmm-hold gets SIGTERM: clients learn it before the socket closes. */
 START_TEST(test_ended)
 {
 	struct kvmm *k = attach_spinning(spins[_i]);
@@ -592,7 +595,7 @@ static void forge_args(struct kvmm *k)
 	ring_prod_publish(&k->sub);
 }
 
-/* A number that was there before. */
+/* Use a request number again. */
 static void forge_number(struct kvmm *k)
 {
 	ck_assert_int_eq(kvmm_nop(k), 0);

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_logprobs.c - kvrt serve: what is told of tokens, and how they are drawn
+ * it_logprobs.c - kvrt serve: logprobs, and fields that restrict drawing
  *
  * budget: 30 s, full 60 s
  *
  * Answers with logprobs have OpenAI's form in every kind of answer, and a
- * stream tells the same as a whole one.  The server in exact mode: a text that
- * was generated with logprobs and is then given as a prompt to be scored must
- * get the same numbers, to the last bit, from other batches and chunks, cached
- * or not.  Fields that say what may be drawn are seen to do so.
+ * stream has the same content as a complete answer.  The server runs in exact
+ * mode: a text generated with logprobs and then scored as a prompt must get the
+ * same numbers, to the last bit, from other batches and chunks, cached or not.
+ * Fields that restrict the tokens to draw must take effect.
  */
 #include <math.h>
 #include <stdio.h>
@@ -51,7 +51,7 @@ static const char *text_at(json_t *o, const char *key)
 	return s ? s : "";
 }
 
-/* A list of choice @i's logprobs, which must have @nr entries. */
+/* A list in choice @i's logprobs, which must have @nr entries. */
 static json_t *list_of(json_t *answer, size_t i, const char *name, size_t nr)
 {
 	json_t *lp = json_object_get(choice(answer, i), "logprobs");
@@ -72,7 +72,7 @@ static double number_at(json_t *list, size_t i)
 
 /* ---- completions ---- */
 
-/* The text of tokens is the text, and each begins where the one before ends. */
+/* The tokens together are the text, and each begins at the end of the previous one. */
 static void check_tokens(json_t *v, size_t i, size_t nr)
 {
 	json_t *tokens = list_of(v, i, "tokens", nr);
@@ -85,14 +85,17 @@ static void check_tokens(json_t *v, size_t i, size_t nr)
 
 		ck_assert_int_eq(json_integer_value(json_array_get(offsets, k)),
 				 (json_int_t)strlen(all));
-		/* Special tokens are told, and not in the text. */
+		/* Special tokens are listed, but are not in the text. */
 		if (strcmp(token, "<|endoftext|>"))
 			strcat(all, token);
 	}
 	ck_assert_str_eq(all, choice_text(v, i));
 }
 
-/* Each object has the token and the @k likeliest; all of it fits together. */
+/*
+ * Each object has the token and the @k likeliest ones; their numbers must be
+ * consistent.
+ */
 static void check_tops(json_t *v, size_t i, size_t nr, size_t k, bool greedy)
 {
 	json_t *tokens = list_of(v, i, "tokens", nr);
@@ -145,7 +148,7 @@ START_TEST(test_completion)
 }
 END_TEST
 
-/* Tokens that are no characters by themselves; tokens told by their ids. */
+/* Tokens that are parts of characters; tokens named by their ids. */
 START_TEST(test_token_names)
 {
 	json_t *v = complete(&server, "{\"prompt\":\"a\",\"max_tokens\":3,\"logprobs\":2,\"return_tokens_as_token_ids\":true,\"return_token_ids\":true,\"ignore_eos\":true}");
@@ -165,7 +168,7 @@ START_TEST(test_token_names)
 }
 END_TEST
 
-/* Tokens that are asked for, in the place of the likeliest. */
+/* The request names the tokens that take the place of the likeliest ones. */
 START_TEST(test_chosen_tokens)
 {
 	static const char ask[] = "\"max_tokens\":4,\"logprob_token_ids\":[301,7,300],\"return_tokens_as_token_ids\":true,\"ignore_eos\":true,\"logprobs\":";
@@ -194,7 +197,7 @@ START_TEST(test_chosen_tokens)
 }
 END_TEST
 
-/* Likeliest tokens after @id, as an object. */
+/* The likeliest tokens after @id, as an object. */
 static json_t *top_after(u32 id)
 {
 	char body[128], *text = NULL;
@@ -211,8 +214,8 @@ static json_t *top_after(u32 id)
 }
 
 /*
- * Parts of characters look alike: no name is in an object twice, and the
- * object is shorter for it.  They are likely after other such parts.
+ * Tokens that are parts of characters have the same name.  An object has no
+ * name twice, so it gets shorter.  Such tokens are likely after each other.
  */
 START_TEST(test_names_that_look_alike)
 {
@@ -232,7 +235,7 @@ START_TEST(test_names_that_look_alike)
 }
 END_TEST
 
-/* Put what the events of a stream tell of choice @i behind one another. */
+/* Join the lists for choice @i from all events of a stream. */
 static json_t *stream_lists(const char *body, json_int_t i, u32 *events)
 {
 	static const char * const names[] = { "tokens", "token_logprobs",
@@ -293,7 +296,7 @@ END_TEST
 
 /* ---- scoring ---- */
 
-/* The ids of @v's first choice as text of JSON, prompt and all. */
+/* The ids of @v's first choice as text of JSON, with the prompt's. */
 static void ids_text(json_t *v, char *out, size_t n)
 {
 	json_t *all = json_copy(json_object_get(choice(v, 0),
@@ -307,7 +310,7 @@ static void ids_text(json_t *v, char *out, size_t n)
 	json_decref(all);
 }
 
-/* What a text was generated with is what it is scored with, bit for bit. */
+/* Scores of a text equal the logprobs of its generation, bit for bit. */
 START_TEST(test_scored_as_generated)
 {
 	json_t *v = complete(&server, "{\"prompt\":\"In the beginning God created\",\"max_tokens\":150,\"seed\":6,\"logprobs\":3,\"ignore_eos\":true,\"return_token_ids\":true}");
@@ -344,7 +347,7 @@ START_TEST(test_scored_as_generated)
 }
 END_TEST
 
-/* A stream that only scores, and an end of text where nothing is wanted. */
+/* Score only, also as a stream; a forced end of text must not matter then. */
 START_TEST(test_score_only)
 {
 	json_t *v = complete(&server, "{\"prompt\":[\"In the beginning\",\"a b\"],\"max_tokens\":0,\"echo\":true,\"logit_bias\":{\"0\":100},\"n\":2}");
@@ -362,7 +365,7 @@ START_TEST(test_score_only)
 	ck_assert_uint_eq(json_array_size(json_object_get(parts, "tokens")), 4);
 	ck_assert_uint_eq(events, 2);
 	json_decref(parts);
-	/* The first prompt is scored long before the second. */
+	/* The first prompt is scored long before the second one. */
 	parts = stream_lists("{\"prompt\":[\"a b\",\"" LONG LONG LONG LONG LONG "\"],\"max_tokens\":0,\"echo\":true,\"logprobs\":1,\"stream\":true}", 1, &events);
 	list = json_object_get(parts, "token_logprobs");
 	ck_assert_uint_gt(json_array_size(list), 150);
@@ -372,7 +375,7 @@ START_TEST(test_score_only)
 }
 END_TEST
 
-/* One list of prompt_logprobs. */
+/* Check one list of prompt_logprobs. */
 static void check_prompt(json_t *list, json_t *ids, size_t k)
 {
 	const char *id;
@@ -482,7 +485,7 @@ START_TEST(test_chat)
 }
 END_TEST
 
-/* ---- what may be drawn ---- */
+/* ---- restricted drawing ---- */
 
 static json_t *ids_of(const char *body)
 {
@@ -501,7 +504,7 @@ START_TEST(test_what_may_be_drawn)
 	char body[512];
 	size_t i;
 
-	/* The end of text is forced, and comes as soon as it may. */
+	/* The end of text is forced, and comes as early as allowed. */
 	ids = ids_of(ASK "\"logit_bias\":{\"0\":100}}");
 	ck_assert_uint_eq(json_array_size(ids), 0);
 	json_decref(ids);
@@ -514,12 +517,12 @@ START_TEST(test_what_may_be_drawn)
 		ck_assert(json_integer_value(one) >= 300 &&
 			  json_integer_value(one) <= 302);
 	json_decref(ids);
-	/* What is least likely to be repeated is not. */
+	/* A penalty makes repetition less likely. */
 	ids = ids_of(ASK "\"allowed_token_ids\":[300,301],\"ignore_eos\":true,\"temperature\":0,\"frequency_penalty\":2}");
 	other = ids_of(ASK "\"allowed_token_ids\":[300,301],\"ignore_eos\":true,\"temperature\":0}");
 	ck_assert(!json_equal(ids, other));
 	json_decref(ids);
-	/* The first token drawn is forbidden, and another one comes. */
+	/* The first token is forbidden: another one must come. */
 	snprintf(body, sizeof(body), ASK "\"allowed_token_ids\":[300,301],\"ignore_eos\":true,\"temperature\":0,\"logit_bias\":{\"%lld\":-100}}",
 		 json_integer_value(json_array_get(other, 0)));
 	ids = ids_of(body);
@@ -536,7 +539,7 @@ START_TEST(test_bad_words)
 	char body[512], word[64], *at;
 	json_t *w;
 
-	/* The first whole word that it says. */
+	/* The first complete word of the text. */
 	at = strchr(choice_text(v, 0), ' ');
 	ck_assert_ptr_nonnull(at);
 	snprintf(word, sizeof(word), "%.*s", (int)strcspn(at + 1, " ,.;:\n\""),
@@ -550,7 +553,7 @@ START_TEST(test_bad_words)
 }
 END_TEST
 
-/* Stop strings are not looked for in the first tokens. */
+/* Stop strings do not count among the first min_tokens tokens. */
 START_TEST(test_min_tokens_and_stop_strings)
 {
 	static const char ask[] = "\"prompt\":\"In the beginning\",\"max_tokens\":30,\"temperature\":0,\"ignore_eos\":true,\"stop\":[\" \"]";
@@ -569,7 +572,7 @@ START_TEST(test_min_tokens_and_stop_strings)
 }
 END_TEST
 
-/* The same of kvrt generate, whose options have other names. */
+/* The same for kvrt generate, which has options instead of fields. */
 static const struct {
 	const char *option;
 	const char *value;
@@ -584,7 +587,10 @@ static const struct {
 
 #define GENERATE "{\"prompt\":\"The kitten\",\"max_tokens\":40,\"seed\":5,\"n\":64,\"temperature\":3,\"return_token_ids\":true"
 
-/* Each sample of kvrt generate with the option is the server's with the field. */
+/*
+ * Each sample of kvrt generate with the option must equal the server's with the
+ * field.
+ */
 static void compare_generate(const json_t *without, const char *option,
 			     const char *value, const char *field)
 {
@@ -619,7 +625,7 @@ static void compare_generate(const json_t *without, const char *option,
 	json_decref(with);
 }
 
-/* So hot and so many that a text ends early. */
+/* High temperature and many samples, so that some texts end early. */
 START_TEST(test_generate)
 {
 	json_t *without = complete(&server, GENERATE "}");

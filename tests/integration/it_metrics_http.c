@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_metrics_http.c - kvmm-proc's /metrics says what kvctl says, whoever asks
+ * it_metrics_http.c - kvmm-proc's /metrics equals kvctl's, for all clients
  *
- * Same families and samples as `kvctl cat metrics`; requests that are none get
- * the answer that they deserve; who sends or reads slowly, or connects two
- * hundred times, keeps nobody out, and is cut off; a kvmm-proc that is killed
- * serves at the same address again and nobody else notices; a kvmm that is
- * stopped or killed is a 503 until it is back.  Threads are boxed, and without
- * the mount there is no right to mount.  budget: 30 s
+ * /metrics has the same families and samples as `kvctl cat metrics`.  Bad
+ * requests get the proper error.  A client that sends or reads slowly, or
+ * connects two hundred times, keeps no other client out and is cut off.  A
+ * kvmm-proc that is killed serves at the same address again, and no other
+ * process notices.  A kvmm that is stopped or killed is a 503 until it is back.
+ * Threads are sandboxed, and without the mount there is no right to mount.
+ * budget: 30 s
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -28,9 +29,9 @@
 #include "tests/integration/http.h"
 
 #define LIMIT_S		20
-#define HEAD_MS		5000	/* of kvmm/procfs/http.c */
+#define HEAD_MS		5000	/* limit in kvmm/procfs/http.c */
 #define CONNS		32	/* the same */
-#define PAGE_MS		100	/* of kvmm/procfs/page.c */
+#define PAGE_MS		100	/* limit in kvmm/procfs/page.c */
 
 static struct rig rig;
 static u32 port;
@@ -45,7 +46,7 @@ static char *hold_log(void)
 	return slurp(path);
 }
 
-/* The port in the log's last line of that kind, which is awaited. */
+/* Wait for the log's line with the port. */
 static void await_port(const char *log)
 {
 	static const char word[] = "metrics are at http://127.0.0.1:";
@@ -102,7 +103,7 @@ static char *kvctl_metrics(void)
 	return text;
 }
 
-/* As it is: until the answer to GET /metrics is @want. */
+/* Wait until the answer to GET /metrics is @want. */
 static void await_status(int want)
 {
 	const u64 end = now_ms() + LIMIT_S * 1000ull * time_scale();
@@ -114,7 +115,7 @@ static void await_status(int want)
 	}
 }
 
-/* Until there is a page that has this word. */
+/* Wait for a page that has this word. */
 static void await_word(const char *word)
 {
 	const u64 end = now_ms() + LIMIT_S * 1000ull * time_scale();
@@ -130,7 +131,7 @@ static void await_word(const char *word)
 	free(body);
 }
 
-/* The process that hold has instead of @old: a kvmm or a kvmm-proc. */
+/* Wait for the process that replaces @old: a kvmm or a kvmm-proc. */
 static pid_t another(pid_t (*find)(struct rig *r), pid_t old)
 {
 	const u64 end = now_ms() + LIMIT_S * 1000ull * time_scale();
@@ -143,9 +144,9 @@ static pid_t another(pid_t (*find)(struct rig *r), pid_t old)
 	return pid;
 }
 
-/* ---- what is there ---- */
+/* ---- content of the page ---- */
 
-/* Names and labels alone: values go on. */
+/* Keep names and labels only: values change. */
 static void strip_values(char *text)
 {
 	char *from = text, *to = text, *end, *cut;
@@ -217,7 +218,7 @@ static const struct {
 	{ "GET /metrics HTTP/1.1\r\n" HOST " folded: x\r\n\r\n", 400, "" },
 	{ "GET /metrics HTTP/1.1\r\n" HOST "A: \x01\r\n\r\n", 400, "" },
 	{ "\x16\x03\x01\x02\r\n\r\n", 400, "" },
-	/* What follows the request is not one. */
+	/* Bytes behind the request are ignored. */
 	{ "GET / HTTP/1.1\r\n" HOST "\r\nGET /metrics HTTP/1.1\r\n" HOST "\r\n",
 	  200, "/metrics" },
 };
@@ -236,7 +237,7 @@ static void want_answer(const char *request, size_t len, int status,
 		ck_assert_str_eq(web_header(&w, "Allow"), "GET, HEAD");
 	body = web_body(&w);
 	ck_assert_msg(body && strstr(body, word), "%.60s: %s", request, body);
-	/* In order, and there is nothing more. */
+	/* The server closes in order, without further bytes. */
 	ck_assert_msg(web_ended(&w), "%.60s", request);
 	free(body);
 	web_close(&w);
@@ -261,7 +262,7 @@ START_TEST(test_requests)
 		n += (size_t)sprintf(big + n, "A%u: b\r\n", i);
 	n += (size_t)sprintf(big + n, "\r\n");
 	want_answer(big, n, 431, "");
-	/* HEAD is all but the body, and a request may come in any pieces. */
+	/* HEAD has no body, and a request may come in any pieces. */
 	web_open(&w, port);
 	n = (size_t)snprintf(name, sizeof(name), "HEAD /metrics HTTP/1.1\r\n"
 			     HOST "\r\n");
@@ -276,7 +277,7 @@ START_TEST(test_requests)
 }
 END_TEST
 
-/* ---- those who mean harm ---- */
+/* ---- hostile clients ---- */
 
 static void want_metrics(void)
 {
@@ -287,7 +288,7 @@ static void want_metrics(void)
 	free(body);
 }
 
-/* kvmm-proc's sockets. */
+/* Number of kvmm-proc's sockets. */
 static u32 nr_sockets(void)
 {
 	char path[64 + 256], to[64];
@@ -310,7 +311,7 @@ static u32 nr_sockets(void)
 	return nr;
 }
 
-/* One byte now and then until the limit is over: 408, and not before. */
+/* A client sends one byte now and then: it gets 408 at the limit, not before. */
 START_TEST(test_slow)
 {
 	struct web slow, half;
@@ -329,7 +330,7 @@ START_TEST(test_slow)
 	}
 	ck_assert_int_eq(atoi(slow.head + 9), 408);
 	ck_assert_uint_ge(now_ms() - since + 5, HEAD_MS);
-	/* One that says nothing is told nothing. */
+	/* A client that sent no byte gets no answer. */
 	ck_assert(web_ended(&half));
 	web_close(&half);
 	web_close(&slow);
@@ -357,7 +358,7 @@ START_TEST(test_many)
 	want_metrics();
 	if (!geteuid())
 		ck_assert_uint_le(nr_sockets(), CONNS + 2);
-	/* The newest are there still, the first are not. */
+	/* The newest connections are still open, the first ones are not. */
 	ck_assert(web_closed(&w[0]));
 	ck_assert_int_eq(web_status(&narrow[ARRAY_SIZE(narrow) - 1]), 200);
 	for (i = 0; i < ARRAY_SIZE(w); i++)
@@ -368,7 +369,7 @@ START_TEST(test_many)
 }
 END_TEST
 
-/* However often it is asked for, kvmm makes it ten times a second. */
+/* kvmm makes the page ten times a second at most, however often clients ask. */
 START_TEST(test_seldom)
 {
 	char *body, *p, last[32] = "", seen[32];
@@ -451,7 +452,7 @@ START_TEST(test_kvmm_dies)
 	await_status(200);
 	kill(kvmm, SIGKILL);
 	ck_assert_int_gt(another(rig_daemon, kvmm), 0);
-	/* A page of the next one, and not the last of the old. */
+	/* Wait for a page of the next kvmm: the old one's does not count. */
 	await_word("start=\"adopted");
 	ck_assert_int_eq(rig_proc(&rig), proc);
 	rig_stop(&rig);
@@ -505,7 +506,10 @@ START_TEST(test_boxed)
 }
 END_TEST
 
-/* kvmm-proc by itself, with one option: its log, when it has @word or ended. */
+/*
+ * Run kvmm-proc alone with this option.  Return: its log, once it has @word or
+ * ended.
+ */
 static char *proc_alone(const char *metrics, const char *word, int *code)
 {
 	struct job j = job_start(&rig, "kvmm-proc", "--dir", rig.dir,
@@ -559,7 +563,7 @@ START_TEST(test_addresses)
 	start();
 	for (i = 0; i < ARRAY_SIZE(wrong); i++)
 		want_refused(i % 2 ? "kvmm" : "kvmm-proc", wrong[i]);
-	/* Somebody has it: told, and no more than that. */
+	/* The port is in use: an error says so. */
 	snprintf(text, sizeof(text), "%u", port);
 	log = proc_alone(text, "metrics are at", &code);
 	ck_assert_int_eq(code, EX_UNAVAILABLE);
@@ -571,14 +575,14 @@ START_TEST(test_addresses)
 	else
 		ck_assert_msg(strstr(log, "at http://[::1]:"), "%s", log);
 	free(log);
-	/* Everybody can connect, which is told too. */
+	/* All hosts can connect, and a warning says so. */
 	log = proc_alone("0.0.0.0:0", "metrics are at", &code);
 	ck_assert_msg(strstr(log, "of all tenants"), "%s", log);
 	free(log);
 	log = hold_log();
 	ck_assert_ptr_null(strstr(log, "of all tenants"));
 	free(log);
-	/* Where others could put another socket in place of the daemon's. */
+	/* Others could replace the daemon's socket in this directory. */
 	ck_assert(!chmod(rig.dir, 0777));
 	log = proc_alone("0", "metrics are at", &code);
 	ck_assert(!chmod(rig.dir, 0700));

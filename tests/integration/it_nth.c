@@ -2,11 +2,11 @@
 /*
  * it_nth.c - every call that may fail, failing once
  *
- * fail_nth.so stands before the allocations and system calls of the daemons
- * and lets the Nth be the one that fails, for N = 1, 2, ... as far as a phase
- * has such calls.  Whatever fails, the phase ends soon; either all went well in
- * spite of it, or somebody says in a line what is wrong and nothing is left:
- * no process, no socket, no descriptor, no area, no memory.
+ * fail_nth.so intercepts the allocations and system calls of the daemons and
+ * lets the Nth one fail, for N = 1, 2, ... up to the number of calls of a
+ * phase.  The phase must end soon in any case.  Either it succeeded all the
+ * same, or a line names the error and nothing is left behind: no process, no
+ * socket, no descriptor, no area, no memory.
  *
  *	start		until the daemon answers
  *	attach		a client attaches, computes a little and detaches: the
@@ -17,7 +17,7 @@
  *	shutdown	from SIGTERM to the end of the last process
  *
  * Soak takes every N; the other levels take some, spread over the phase and
- * others in each run.  budget: 60 s, full 200 s, soak 1800 s
+ * different in each run.  budget: 60 s, full 200 s, soak 1800 s
  *
  * from: full
  */
@@ -35,7 +35,7 @@
 #include "tests/integration/prompts.h"
 #include "tests/preload/fail_nth.h"
 
-#define PHASE_S	30	/* longer takes none */
+#define PHASE_S	30	/* longest duration of a phase */
 
 static struct rig rig;
 static struct fail_page *page;
@@ -66,7 +66,7 @@ static void page_end(void)
 	unlink(page_path);
 }
 
-/* Count from now on; @n: fail that one, 0: none. */
+/* Start counting; call @n fails, 0: none. */
 static void arm(u64 n)
 {
 	memset(page, 0, sizeof(*page));
@@ -80,7 +80,7 @@ static u64 disarm(void)
 	return __atomic_load_n(&page->nr, __ATOMIC_RELAXED);
 }
 
-/* What failed, for a message. */
+/* The failed call, for a message. */
 static const char *culprit(void)
 {
 	static char text[160];
@@ -95,7 +95,7 @@ static const char *culprit(void)
 
 /* ---- the daemon ---- */
 
-/* Its end, which comes soon whatever failed. */
+/* Wait for the job's end, which must come soon after any failure. */
 static int soon(struct job *j)
 {
 	u64 end = now_ms() + PHASE_S * 1000;
@@ -150,14 +150,14 @@ static void rig_remove(void)
 	ck_assert_int_eq(system(text), 0);
 }
 
-/* A line of ours, or ld.so's own about a library with variables of a thread. */
+/* A line of our own, or of ld.so about a library with thread-local variables. */
 static bool said_why(const char *err)
 {
 	return strstr(err, "error:") ||
 	       strstr(err, "cannot allocate memory for thread-local data");
 }
 
-/* It ended with @code by itself: has it said why, and is nothing left? */
+/* It ended with @code by itself: it must have given the reason and left nothing. */
 static void expect_refusal(int code, const char *err_path)
 {
 	char *err = slurp(err_path);
@@ -171,7 +171,7 @@ static void expect_refusal(int code, const char *err_path)
 	rig_remove();
 }
 
-/* What is started from now on stands behind the library. */
+/* Preload the library into all programs that are started from now on. */
 static void preload(bool on)
 {
 	if (!on) {
@@ -202,7 +202,7 @@ static struct job hold_start(void)
 	return hold;
 }
 
-/* Return: does it answer?  Else it has ended, in order. */
+/* Return: whether it answers.  Else it has ended, in order. */
 static bool daemon_up(struct job *hold)
 {
 	struct job wait = job_start(&rig, "kvctl", "wait", "--timeout", "25",
@@ -229,7 +229,7 @@ static bool daemon_up(struct job *hold)
 	return false;
 }
 
-/* SIGTERM; it must end, with what is left of it said. */
+/* End it with SIGTERM; if it fails, it must give the reason. */
 static void daemon_down(struct job *hold)
 {
 	int code;
@@ -246,7 +246,7 @@ static void daemon_down(struct job *hold)
 	rig_remove();
 }
 
-/* ---- what a client does ---- */
+/* ---- work of a client ---- */
 
 static struct job generate(void)
 {
@@ -263,7 +263,7 @@ static void job_forget(struct job *j)
 	unlink(j->err);
 }
 
-/* It must work. */
+/* A client must succeed now. */
 static void expect_works(void)
 {
 	struct job j = generate();
@@ -275,7 +275,7 @@ static void expect_works(void)
 	rig_walk(&rig);
 }
 
-/* It ended: well, or with a word of why.  Return: its code. */
+/* It must end well, or give the reason.  Return: its exit code. */
 static int expect_said(struct job *j)
 {
 	int code = soon(j);
@@ -324,7 +324,7 @@ static bool area_is_on(void)
 
 /* ---- the phases ---- */
 
-/* Each is done with call @n failing; returns how many calls it had. */
+/* Each phase runs with call @n failing and returns the number of its calls. */
 static u64 phase_start(u64 n)
 {
 	struct job hold;
@@ -351,7 +351,7 @@ static u64 phase_attach(u64 n)
 	return READ_ONCE(page->nr);
 }
 
-/* The daemons are not counted here: they were started before. */
+/* The calls of the daemons do not count: they were started before. */
 static u64 phase_client(u64 n)
 {
 	struct job j;
@@ -375,7 +375,7 @@ static u64 phase_swapon(u64 n)
 	j = kvctl("swapon");
 	code = expect_said(&j);
 	on = area_is_on();
-	/* Of an answer that was cut nobody can tell what it would have said. */
+	/* After a cut answer it is unknown whether the area was added. */
 	if (code != EX_PROTOCOL && on != !code)
 		ck_abort_msg("%s: swapon ended with %d, and the area is%s there",
 			     culprit(), code, on ? "" : " not");
@@ -410,7 +410,7 @@ static u64 phase_shutdown(u64 n)
 	return READ_ONCE(page->nr);
 }
 
-/* Fails the calls of a phase one after the other, all of them or some. */
+/* Fail the calls of a phase one after the other, all of them or some. */
 static void every_call(const char *name, u64 (*phase)(u64 n), u32 some)
 {
 	u64 nr = phase(0), n, step = max(1u, (u32)nr / some), tried = 0, hit = 0;
@@ -433,7 +433,7 @@ static void setup(void)
 	page_make();
 }
 
-/* A swapd that was ended comes again after a while. */
+/* Compare with the census before; a swapd that ended needs a while to be back. */
 static void expect_nothing_left(const struct census *was)
 {
 	u64 end = now_ms() + 5000;
@@ -475,7 +475,7 @@ START_TEST(test_running)
 }
 END_TEST
 
-/* A daemon that nothing stands before, and clients that fail. */
+/* The daemon runs without the library, and the clients' calls fail. */
 START_TEST(test_client)
 {
 	struct census was;

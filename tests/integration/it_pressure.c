@@ -5,19 +5,20 @@
  * budget: 60 s, full 200 s, soak 900 s
  * from: full
  *
- * 600 requests (full: 3,000, soak: 10,000) with four samples and one, priorities,
- * flows, cancellations and deadlines.  First with memory for all, which says
- * how much they want at once and what each token has to be; then with a fifth
- * of that, a host pool and a swap area, so that blocks are copied on write,
- * evicted, swapped and computed again.
+ * 600 requests (full: 3,000, soak: 10,000) with four samples and with one,
+ * priorities, flows, cancellations and deadlines.  The first run has memory for
+ * all: it shows their working set and the right tokens.  Then they get a fifth
+ * of that memory, a host pool and a swap area, so that blocks are copied on
+ * write, evicted, swapped and recomputed.
  *
- * In exact mode every token must be the same, greedy or from a seed, and what
- * was cut short the beginning of it.  In fast mode a token may differ only where
- * the reference, exact mode alone over memory of its own, has its two best
- * closer together than MODEL_FAST_TOL: judged at the first difference of each
- * sample, behind which texts may part.
+ * In exact mode every token must be the same, greedy or from a seed, and a text
+ * that was cut short must be the beginning of the right one.  In fast mode a
+ * token may differ only where the two best tokens of the reference, exact mode
+ * alone in private memory, are closer together than MODEL_FAST_TOL.  This is
+ * judged at the first difference of each sample, behind which texts may part.
  *
- * Each request ends; the longest wait is told.  In the end nothing is left.
+ * Each request ends; the longest wait is printed.  In the end all memory is
+ * free.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,11 +27,11 @@
 #include "tests/integration/pressure_load.h"
 
 #define ROUNDS_MAX	4u
-#define SHARE		5	/* of the working set, one part */
+#define SHARE		5	/* one part of so many of the working set */
 #define EXTENT		(256u << 10)
 #define HOST		"512K"
 #define AREA		"256M"
-#define SWAPPINESS	"200"	/* swap while there is room, whatever it costs */
+#define SWAPPINESS	"200"	/* swap while there is room, whatever the cost */
 
 static struct model *exact, *fast;
 static struct load_run truth;
@@ -38,7 +39,7 @@ static struct rig rig;
 
 /* ---- the reference ---- */
 
-/* Memory for one sequence, nobody else's. */
+/* Memory for one sequence, private to this test. */
 static struct model_kv alone;
 static u32 alone_table[(LOAD_PROMPT + LOAD_NEW) / LOAD_BLOCK + 1];
 
@@ -60,8 +61,8 @@ static void alone_create(void)
 }
 
 /*
- * How far the reference's two best are from each other after @nr of the
- * sample's tokens, as a share of the largest logit; @id must be the best.
+ * Distance between the reference's two best tokens after @nr tokens of the
+ * sample, as a share of the largest logit; @id must be the best one.
  */
 static double gap_at(const struct load_req *q, const u32 *ids, u32 nr, u32 id)
 {
@@ -98,8 +99,8 @@ struct verdict {
 	u32	whole;
 	u32	cancelled;
 	u32	late;
-	u32	parted;		/* samples whose tokens differ somewhere */
-	double	widest;		/* gap at which one did */
+	u32	parted;		/* samples with some different token */
+	double	widest;		/* largest gap at a first difference */
 };
 
 static void judge_end(const struct load_req *q, const struct load_sample *s,
@@ -148,7 +149,7 @@ static void judge_sample(const struct load_req *q, u32 k, bool may_part,
 	v->widest = max(v->widest, gap);
 }
 
-/* Greedy requests alone can be compared with those of another mode. */
+/* Only greedy requests can be compared with those of another mode. */
 static bool same_shape(const struct engine_request *a,
 		       const struct engine_request *b)
 {
@@ -189,7 +190,7 @@ static void kvctl(const char *a, const char *b, const char *c, const char *d)
 		ck_abort_msg("kvctl %s: %s", a, slurp(j.err));
 }
 
-/* Nobody is attached, nothing is cached: nothing is held anywhere. */
+/* No client is attached and no block cached: all memory must be free. */
 static void expect_empty(void)
 {
 	static const char * const key[] = {
@@ -226,7 +227,7 @@ static void small_start(u64 pool)
 	kvctl("swapon", area, "--size", AREA);
 }
 
-/* What is done for want of memory; each of it must have been. */
+/* Counters of actions against a lack of memory; each must have happened. */
 static const char * const proof[] = {
 	"pgcow", "prefix_evict", "preempt_swap", "swap_restore",
 	"preempt_recompute", "recompute_tokens", "pswpout", "pswpin",
@@ -249,7 +250,7 @@ static void proofs_add(void)
 	fflush(stdout);
 }
 
-/* What never happened; NULL: nothing. */
+/* An action that never happened; NULL: all did. */
 static const char *proof_missing(void)
 {
 	u32 i;
@@ -330,8 +331,9 @@ static void under_pressure(const char *mode, struct model *model, bool greedy)
 	load_free(&run);
 }
 
-/* Swap or recompute is the daemon's choice from what it measures: if one of
- * them never was, once more.
+/*
+ * The daemon chooses between swap and recompute by measurement: run again if
+ * one of them never happened.
  */
 START_TEST(test_everything_at_once)
 {

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_pressure_poll.c - poll() of pressure files, as of the kernel's
+ * it_pressure_poll.c - poll() of pressure files works as on those of the kernel
  *
- * Real clients of a real daemon: a sequence that fills the pool and one that
- * waits for it make stall, and closing the first ends it.  A trigger fires
- * while that lasts, at most once a window, and does not without; through the
- * mount, by kvctl wait, and on a connection of its own.  What the kernel
- * refuses is refused; who does not read is cut off; another tenant may watch
- * what it may read, and only so often; a kvmm that dies takes no trigger of the
- * mount with it.  Where nothing can be mounted that half is skipped, and the
- * reason said.
+ * Real clients of a real daemon stall: one sequence fills the pool, another one
+ * waits for it, until the first is closed.  A trigger fires meanwhile, at most
+ * once a window, and never otherwise: through the mount, by kvctl wait, and on
+ * a connection to the daemon.  The daemon refuses the same triggers as the
+ * kernel.  A connection that is not read is closed.  Another tenant may watch
+ * the files that it may read, with a limited number of triggers.  Triggers of
+ * the mount survive the death of kvmm.  Where mounting is impossible, that half
+ * is skipped with the reason.
  *
  * budget: 40 s
  */
@@ -34,7 +34,7 @@
 #define PROC_UID	"4545"
 #define OTHER_UID	4646
 #define LIMIT_MS	(20000 * (int)time_scale())
-#define WINDOW_MS	500		/* the shortest */
+#define WINDOW_MS	500		/* the shortest possible */
 #define TRIGGER		"some 50000 500000"
 #define WAITS_USER	4		/* of kvmm/ipc/view/wait.c */
 #define TOKENS		16
@@ -45,7 +45,7 @@ static char proc_dir[RIG_PATH + 16];
 static char view[RIG_PATH + 16];
 static bool mounts;
 
-/* Also for children: their failures end them. */
+/* For children, too: a failure ends them. */
 #define MUST(cond)							\
 do {									\
 	if (!(cond)) {							\
@@ -87,8 +87,8 @@ static void start(void)
 /* ---- stall ---- */
 
 /**
- * struct stall - a client of whose two sequences one waits for the other
- * @k: attached; it does nothing more, and the second waits on
+ * struct stall - a client with two sequences, one of which waits for the other
+ * @k: attached, and otherwise idle, so that the second one waits on
  */
 struct stall {
 	struct kvmm	*k;
@@ -151,7 +151,7 @@ static void stall_attach(struct stall *s)
 	ck_assert_ptr_nonnull(s->k);
 }
 
-/* From now on the second waits, and nobody runs. */
+/* From now on the second sequence waits, and none runs. */
 static void stall_begin(struct stall *s)
 {
 	s->big = open_seq(s->k, POOL_TOKENS - 2 * TOKENS, 0);
@@ -174,7 +174,7 @@ static void stop(struct stall *s)
 	rig_stop(&rig);
 }
 
-/* ---- a connection of one's own ---- */
+/* ---- a direct connection ---- */
 
 static int subscribe(const char *path, const char *req, int want)
 {
@@ -196,7 +196,7 @@ static bool is_ready(int fd, short events, int ms)
 	return poll(&p, 1, ms) == 1 && (p.revents & events);
 }
 
-/* Lines of the next @windows windows. */
+/* Count the lines of the next @windows windows. */
 static u32 count_lines_of(int fd, u32 windows)
 {
 	const u64 end = now_ms() + windows * WINDOW_MS;
@@ -212,7 +212,7 @@ static u32 count_lines_of(int fd, u32 windows)
 	return nr;
 }
 
-/* Not without stall; while it lasts, and at most once a window; not after. */
+/* A trigger fires only during a stall, and at most once a window. */
 START_TEST(test_socket)
 {
 	struct stall s;
@@ -231,12 +231,12 @@ START_TEST(test_socket)
 	nr = count_lines_of(mem, 3);
 	ck_assert_uint_ge(nr, 2);
 	stall_end(&s);
-	/* The window in which it ended may still fire. */
+	/* The window in which the stall ended may still fire. */
 	nr += count_lines_of(mem, 2);
 	windows = (now_ms() - began) / WINDOW_MS;
 	ck_assert_msg(nr <= windows + 1, "%u in %u windows", nr, (u32)windows);
 	ck_assert_uint_eq(count_lines_of(mem, 1), 0);
-	/* Nobody waited for I/O. */
+	/* No sequence waited for I/O. */
 	ck_assert_int_eq(kv_view_fired(io), 0);
 	close(mem);
 	close(io);
@@ -245,7 +245,7 @@ START_TEST(test_socket)
 }
 END_TEST
 
-/* What cannot be watched, how it cannot, and how many there may be. */
+/* Files and triggers that are refused, and the limit on their number. */
 START_TEST(test_refused)
 {
 	static const struct {
@@ -278,12 +278,12 @@ START_TEST(test_refused)
 	stall_attach(&s);
 	for (i = 0; i < ARRAY_SIZE(bad); i++)
 		(void)subscribe(view, bad[i].req, bad[i].err);
-	/* All that there are; one that goes makes room. */
+	/* All triggers that there are; a closed one makes room for another. */
 	for (nr = 0; nr < 64; nr++)
 		fd[nr] = subscribe(view, "wait pressure/cpu full 500000 500000",
 				   0);
 	(void)subscribe(view, "wait pressure/io " TRIGGER, EUSERS);
-	/* Readers are not fewer. */
+	/* They take no place from readers. */
 	ck_assert_int_ge(rig_value(&rig, "vmstat", "nr_clients"), 1);
 	close(fd[--nr]);
 	while (nr < 64) {
@@ -302,7 +302,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* Who does not read is closed, and others are told as before. */
+/* A connection that is not read is closed; the other one goes on. */
 START_TEST(test_hung)
 {
 	const u64 end = now_ms() + 3 * (u64)LIMIT_MS;
@@ -362,7 +362,7 @@ START_TEST(test_kvctl)
 	ck_assert_int_eq(kvctl_code("domain/it/memory.pressure",
 				    "full 50000 500000", NULL), 0);
 	stall_end(&s);
-	/* The daemon goes while it waits. */
+	/* The daemon ends while kvctl waits. */
 	j = job_start(&rig, "kvctl", "wait", "--timeout", "60", "pressure/cpu",
 		      "full 500000 500000", NULL);
 	nap_ms(50);
@@ -378,7 +378,7 @@ static int set_trigger(int fd, const char *text)
 {
 	const ssize_t len = (ssize_t)strlen(text) + 1;
 
-	/* With its zero, as the kernel's documentation does. */
+	/* With the zero byte, as the kernel's documentation does it. */
 	return write(fd, text, (size_t)len) == len ? 0 : -errno;
 }
 
@@ -391,7 +391,7 @@ static int open_trigger(const char *name, const char *text)
 	return fd;
 }
 
-/* What poll() says of @events within @ms. */
+/* Result of poll() for @events within @ms. */
 static short polled(int fd, short events, int ms)
 {
 	struct pollfd p = { .fd = fd, .events = events };
@@ -421,7 +421,7 @@ START_TEST(test_mount)
 	began = now_ms();
 	stall_begin(&s);
 	ck_assert_int_eq(polled(fd, POLLPRI, LIMIT_MS), POLLPRI);
-	/* It was told, and is not told again before the next window. */
+	/* The event was delivered and does not come again before the next window. */
 	ck_assert_int_eq(polled(fd, POLLIN | POLLPRI, 0) & POLLIN, POLLIN);
 	while (now_ms() < began + 3 * WINDOW_MS)
 		nr += polled(fd, POLLPRI, WINDOW_MS / 5) == POLLPRI;
@@ -429,7 +429,7 @@ START_TEST(test_mount)
 	ck_assert_uint_le(nr, (now_ms() - began) / WINDOW_MS + 1);
 	ck_assert_int_eq(epoll_wait(ep, &ev, 1, LIMIT_MS), 1);
 	ck_assert_uint_eq(ev.events, EPOLLPRI);
-	/* It is still the file that it was. */
+	/* The file can still be read. */
 	ck_assert_int_gt(pread(fd, text, sizeof(text), 0), 60);
 	ck_assert(!strncmp(text, "some avg10=", 11));
 	stall_end(&s);
@@ -457,7 +457,7 @@ START_TEST(test_mount_refused)
 	stall_attach(&s);
 	fd = open(proc_path("pressure/memory"), O_RDWR | O_CLOEXEC);
 	ck_assert_int_ge(fd, 0);
-	/* As the kernel's without a trigger. */
+	/* Like a file of the kernel without a trigger. */
 	ck_assert_int_eq(polled(fd, POLLPRI, 0), POLLPRI | POLLERR);
 	for (i = 0; i < ARRAY_SIZE(bad); i++)
 		ck_assert_msg(set_trigger(fd, bad[i]) == -EINVAL, "'%s': %s",
@@ -466,7 +466,7 @@ START_TEST(test_mount_refused)
 	ck_assert_int_eq(set_trigger(fd, TRIGGER), -EBUSY);
 	ck_assert_int_eq(polled(fd, POLLPRI, 0), 0);
 	close(fd);
-	/* Files of another kind are as any file. */
+	/* Files of other kinds behave like any file. */
 	fd = open(proc_path("meminfo"), O_RDONLY | O_CLOEXEC);
 	ck_assert_int_ge(fd, 0);
 	ck_assert_int_eq(polled(fd, POLLIN | POLLPRI, 0), POLLIN);
@@ -479,7 +479,7 @@ START_TEST(test_mount_refused)
 }
 END_TEST
 
-/* Somebody who sets triggers that are none, one after the other. */
+/* A process that writes wrong triggers, one after the other. */
 static pid_t pest_start(void)
 {
 	int fd = open(proc_path("pressure/memory"), O_RDWR | O_CLOEXEC);
@@ -497,7 +497,7 @@ static pid_t pest_start(void)
 	return pid;
 }
 
-/* kvmm dies; whoever polls is told by the next one, whatever others do. */
+/* kvmm dies: the next one fires the triggers of pollers, despite a pest. */
 START_TEST(test_mount_restart)
 {
 	const u64 end = now_ms() + (u64)LIMIT_MS;
@@ -528,7 +528,7 @@ START_TEST(test_mount_restart)
 }
 END_TEST
 
-/* A domain of its own it may watch, so many times; others it does not see. */
+/* A user may watch its own domain, with few triggers; others are invisible. */
 static void other_main(void)
 {
 	int dir = open(proc_dir, O_PATH | O_DIRECTORY), sock, fd, i;
@@ -549,7 +549,7 @@ static void other_main(void)
 		fd = openat(dir, "domain/mine/memory.pressure", O_RDWR);
 		MUST(fd >= 0 && !set_trigger(fd, TRIGGER));
 	}
-	/* Others' stalls are not its domain's. */
+	/* A stall of another domain does not fire it. */
 	MUST(!polled(fd, POLLPRI, 2 * WINDOW_MS));
 	fd = openat(dir, "domain/mine/io.pressure", O_RDWR);
 	MUST(fd >= 0 && set_trigger(fd, TRIGGER) == -EUSERS);
@@ -600,7 +600,7 @@ static u64 cpu_total(const char *kind)
 	return total;
 }
 
-/* Clients that ask all the time wait for each other; one that is idle does not. */
+/* Clients that ask all the time wait for each other; an idle client does not wait. */
 START_TEST(test_cpu)
 {
 	const u64 end = now_ms() + 2 * (u64)LIMIT_MS;
@@ -640,7 +640,7 @@ START_TEST(test_cpu)
 }
 END_TEST
 
-/* Why nothing can be mounted here, or NULL. */
+/* The reason why mounting is impossible here, or NULL. */
 static const char *hindrance(void)
 {
 	char dir[] = "/tmp/kvmm-fuse.XXXXXX", opts[96];

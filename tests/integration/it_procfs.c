@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_procfs.c - the mounted files say what kvctl says, and cost nobody anything
+ * it_procfs.c - the mounted files equal kvctl's, and disturb no other process
  *
- * kvmm-hold starts kvmm and kvmm-proc.  Every file is read through the mount and
- * by kvctl; meminfo adds up and pressure is PSI's while a runtime works; limits
- * are written; another user sees its own and nothing else; a
- * reader that hangs, a kvmm-proc or a kvmm that is killed, a kvmm that is
- * stopped and a mount that was left behind are survived by all others.  Copies
- * of the files are made where nothing can be mounted.  Without /dev/fuse, the
- * right to mount, or root's rights, the rest is skipped, and the reason said.
+ * kvmm-hold starts kvmm and kvmm-proc.  Every file is read through the mount
+ * and by kvctl.  meminfo adds up and pressure has PSI's form while a runtime
+ * works; limits are written; another user sees its own records only.  All other
+ * processes survive a reader that hangs, a kvmm-proc or a kvmm that is killed,
+ * a kvmm that is stopped, and a stale mount.  Copies of the files are made
+ * where mounting is impossible.  Without /dev/fuse, the right to mount, or
+ * root's rights, the rest is skipped with the reason.
  * budget: 30 s, full 240 s, soak 3600 s
  */
 #define _GNU_SOURCE
@@ -34,7 +34,7 @@
 #define PROC_UID	"4545"
 #define OTHER_UID	4646
 #define LIMIT_S		20
-#define FILES_USER	64	/* of kvmm/procfs/fs.c */
+#define FILES_USER	64	/* limit in kvmm/procfs/fs.c */
 
 static struct rig rig;
 static char proc_dir[RIG_PATH + 16];
@@ -90,7 +90,7 @@ static char *read_proc(const char *name)
 	return read_at(AT_FDCWD, proc_path(name));
 }
 
-/* Until it can be read: something is being started again. */
+/* Wait until the file is readable: a process is being started again. */
 static void await_file(const char *name)
 {
 	const u64 end = deadline();
@@ -115,7 +115,7 @@ static char *kvctl(const char *verb, const char *path)
 	return text;
 }
 
-/* How many mounts lie at the mount point. */
+/* Number of mounts at the mount point. */
 static u32 nr_mounts(void)
 {
 	char *text = slurp("/proc/self/mountinfo"), *p, word[RIG_PATH + 32];
@@ -179,14 +179,14 @@ static void stop(void)
 	ck_assert_uint_eq(nr_mounts(), 0);
 }
 
-/* ---- what is there ---- */
+/* ---- content of the files ---- */
 
-/* The ages of things are others at each reading. */
+/* Ages and times differ between two readings: mask their digits. */
 static void blur(const char *name, char *text)
 {
 	const char *last = strrchr(name, '/');
 
-	/* Of explain the times since something. */
+	/* In explain, the times since an event. */
 	if (strcmp(name, "metrics") && (!last || strcmp(last, "/explain")))
 		return;
 	for (; *text; text++)
@@ -194,7 +194,7 @@ static void blur(const char *name, char *text)
 			*text = '0';
 }
 
-/* Until both are of one moment. */
+/* Read again until both texts are of one moment. */
 static void want_same_text(const char *name)
 {
 	const u64 end = deadline();
@@ -233,7 +233,7 @@ static u32 nr_entries(const char *dir)
 	return nr;
 }
 
-/* Everything below @dir, by kvctl's list.  Return: how many files. */
+/* Compare all files below @dir with kvctl's list.  Return: number of files. */
 static u32 want_same_tree(const char *dir)
 {
 	char *names = kvctl("ls", *dir ? dir : "/"), *name, *save = NULL;
@@ -281,7 +281,7 @@ START_TEST(test_same_tree)
 }
 END_TEST
 
-/* An open file is one text; from the beginning again it is a new one. */
+/* An open file has one text; a read from offset 0 makes a new one. */
 START_TEST(test_one_text)
 {
 	char a[64], b[64];
@@ -304,9 +304,8 @@ START_TEST(test_one_text)
 END_TEST
 
 /*
- * Much memory that is given back makes the C library shrink a heap, if the
- * thread has one of its own, and look into /proc for that, which is not in the
- * list.
+ * Freeing much memory makes the C library shrink a heap, if the thread has a
+ * separate one, and look into /proc for that, which the sandbox's list lacks.
  */
 START_TEST(test_much_memory)
 {
@@ -332,7 +331,7 @@ END_TEST
 
 /* ---- under load ---- */
 
-/* The value of a line `KEY:   N kB`. */
+/* Value of a line `KEY:   N kB`. */
 static u64 meminfo_value(const char *text, const char *key)
 {
 	const size_t len = strlen(key);
@@ -347,7 +346,7 @@ static u64 meminfo_value(const char *text, const char *key)
 	return 0;
 }
 
-/* What is in exactly one part each is all there is. */
+/* The parts of the pool must add up to its total. */
 static void want_partition(const char *text)
 {
 	u64 sum = 0;
@@ -359,7 +358,7 @@ static void want_partition(const char *text)
 		      (unsigned long long)sum, text);
 }
 
-/* Two lines, as every reader of PSI takes them apart. */
+/* Two lines, in the form that readers of PSI parse. */
 static u64 want_pressure(const char *text, u64 *full)
 {
 	unsigned long long total[2];
@@ -390,7 +389,7 @@ START_TEST(test_under_load)
 		  "on", "--proc-user", PROC_UID, NULL);
 	snprintf(proc_dir, sizeof(proc_dir), "%s/proc", rig.dir);
 	await_file("version");
-	/* Until there was want of memory, too. */
+	/* Go on until there was a lack of memory, too. */
 	for (nr = 0; nr < reads || !jobs || !some; nr++) {
 		if (!j.pid || job_ended(&j, &code)) {
 			ck_assert_int_eq(code, 0);
@@ -461,7 +460,7 @@ START_TEST(test_write)
 	want_value("pool/gpu0/size", "8388608\n");
 	ck_assert_int_eq(write_proc("domain/it/memory.max", "4M", 0), 0);
 	want_value("domain/it/memory.max", "gpu0 4194304\n");
-	/* As it is read. */
+	/* Write a value in the form in which it is read. */
 	ck_assert_int_eq(write_proc("domain/it/memory.max", "gpu0 5M\n", 0), 0);
 	want_value("domain/it/memory.max", "gpu0 5242880\n");
 	ck_assert_int_eq(write_proc("domain/it/memory.max", "gpu1 5M\n", 0),
@@ -486,7 +485,7 @@ do {									\
 	}								\
 } while (0)
 
-/* Who has a client of its own, and looks. */
+/* Another user, with a client, looks at the files. */
 static void other_main(int up, int down)
 {
 	char path[RIG_PATH + 16], byte, *text;
@@ -498,7 +497,7 @@ static void other_main(int up, int down)
 	prctl(PR_SET_DUMPABLE, 1);
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
-	/* Before it has anything. */
+	/* Before it has a client. */
 	MUST(faccessat(dir, "domain/secret", F_OK, 0) < 0 && errno == ENOENT);
 	MUST(attach(path, "mine"));
 	MUST(!faccessat(dir, "domain/mine", F_OK, 0));
@@ -527,7 +526,7 @@ START_TEST(test_other_user)
 
 	start();
 	attach_own("secret");
-	/* Known to the kernel under this name, from root's reading. */
+	/* Root's reading makes this name known to the kernel. */
 	text = read_proc("domain/secret/status");
 	ck_assert_ptr_nonnull(text);
 	free(text);
@@ -542,7 +541,7 @@ START_TEST(test_other_user)
 	close(up[1]);
 	close(down[0]);
 	ck_assert_int_eq(read(up[0], &byte, 1), 1);
-	/* root sees both, and what the other's names lead to. */
+	/* root sees the domains of both users, and their files. */
 	text = read_proc("domains");
 	ck_assert(strstr(text, "mine") && strstr(text, "secret"));
 	free(text);
@@ -557,7 +556,7 @@ START_TEST(test_other_user)
 }
 END_TEST
 
-/* A user who opens all there is, and hangs. */
+/* A user opens as many files as possible, and hangs. */
 static void hog_main(int up, int down)
 {
 	int dir = open(proc_dir, O_PATH | O_DIRECTORY), fd;
@@ -699,11 +698,11 @@ START_TEST(test_proc_dies)
 			nap_ms(5);
 		}
 		await_file("vmstat");
-		/* What was open is no more. */
+		/* Files that were open before are dead. */
 		ck_assert_int_lt(read(fd, &byte, 1), 0);
 		close(fd);
 		ck_assert_uint_eq(nr_mounts(), 1);
-		/* Nobody else noticed. */
+		/* kvmm and its client did not notice. */
 		ck_assert(!kvmm_seq_open(client, &arg, 1, &res) && !res.status);
 		ck_assert_int_eq(rig_daemon(&rig), kvmm);
 	}
@@ -724,7 +723,7 @@ START_TEST(test_kvmm_dies)
 	await_file("vmstat");
 	ck_assert_int_ne(rig_daemon(&rig), kvmm);
 	kvmm = rig_daemon(&rig);
-	/* One that is stopped: an error and no wait without end. */
+	/* kvmm is stopped: readers get an error after a bounded wait. */
 	kill(kvmm, SIGSTOP);
 	for (i = 0; i < 20; i++) {
 		text = read_proc("vmstat");
@@ -751,7 +750,7 @@ static bool log_has(const char *word)
 	return has;
 }
 
-/* Everything is killed; the next one cleans up. */
+/* All processes are killed; the next kvmm-hold cleans up. */
 START_TEST(test_stale)
 {
 	const pid_t none = 0;
@@ -764,7 +763,7 @@ START_TEST(test_stale)
 	kill(rig.hold, SIGKILL);
 	ck_assert_int_eq(waitpid(rig.hold, NULL, 0), rig.hold);
 	end = deadline();
-	/* Its mount is left, with nobody behind it. */
+	/* The mount remains, without a server. */
 	while (read_proc("version") || errno != ENOTCONN) {
 		ck_assert_msg(now_ms() < end, "%s", strerror(errno));
 		nap_ms(5);
@@ -781,7 +780,7 @@ START_TEST(test_stale)
 }
 END_TEST
 
-/* An operator unmounts it: that is obeyed. */
+/* An operator's umount ends kvmm-proc for good. */
 START_TEST(test_unmounted)
 {
 	const u64 end = deadline();
@@ -799,7 +798,7 @@ START_TEST(test_unmounted)
 }
 END_TEST
 
-/* ---- directories that mean harm ---- */
+/* ---- hostile directories ---- */
 
 /* Return: exit code of kvmm-proc for @dir. */
 static int mount_in(const char *dir, const char *option)
@@ -812,7 +811,7 @@ static int mount_in(const char *dir, const char *option)
 	return code;
 }
 
-/* Root is not led to mount over what others point at. */
+/* Root must not be lured into mounting over the target of a foreign link. */
 START_TEST(test_lured)
 {
 	char victim[RIG_PATH + 16], sock[RIG_PATH + 32];
@@ -827,13 +826,13 @@ START_TEST(test_lured)
 	umount2(victim, MNT_DETACH);
 	ck_assert_int_eq(code, EX_UNAVAILABLE);
 	ck_assert(!unlink(proc_dir) && !rmdir(victim));
-	/* Where others could make such a link at any time. */
+	/* Others could make such a link in this directory at any time. */
 	ck_assert(!chmod(rig.dir, 0777));
 	code = mount_in(rig.dir, "--sandbox=on");
 	umount2(proc_dir, MNT_DETACH);
 	ck_assert_int_eq(code, EX_UNAVAILABLE);
 	ck_assert(!chmod(rig.dir, 0700));
-	/* What has the socket's name, and is none, is given to nobody. */
+	/* A plain file with the socket's name must keep its owner and mode. */
 	snprintf(sock, sizeof(sock), "%s/victim/view.sock", rig.dir);
 	snprintf(proc_dir, sizeof(proc_dir), "%s/victim/proc", rig.dir);
 	ck_assert(!mkdir(victim, 0755) && !mknod(sock, S_IFREG | 0600, 0));
@@ -846,7 +845,7 @@ START_TEST(test_lured)
 }
 END_TEST
 
-/* What a dead one left is found below any name. */
+/* The stale mount of a dead kvmm-proc is found below any name. */
 START_TEST(test_odd_name)
 {
 	char dir[RIG_PATH + 10], from[RIG_PATH + 32], to[RIG_PATH + 64];
@@ -908,7 +907,7 @@ START_TEST(test_snapshot)
 		free(text);
 	}
 	kvmm_detach(client);
-	/* A name that would lead out of it. */
+	/* A domain name that would lead out of the directory. */
 	attach_own("..");
 	rig_await(&rig, "vmstat", "nr_clients", 1, LIMIT_S);
 	while (rig_value(&rig, "vmstat", "nr_clients") != 1)
@@ -918,7 +917,7 @@ START_TEST(test_snapshot)
 	ck_assert(!stat(path, &st));
 	snprintf(path, sizeof(path), "%s/meminfo", dir);
 	ck_assert(!stat(path, &st));
-	/* It is not made in what is somebody else's. */
+	/* No copy is made in a directory that has other content. */
 	ck_assert_int_eq(snapshot(rig.dir), EX_CANTCREAT);
 	kvmm_detach(client);
 	client = NULL;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_sandbox.c - the running processes have no more rights than the page says
+ * it_sandbox.c - the running processes have the documented rights and no more
  *
- * What /proc/PID/status says of every thread of kvmm and swapd, and of
- * kvmm-hold: user, groups, capabilities, no_new_privs, the filter.  With users
- * of their own both do their work, are started again after a death, end a
- * client of a third user that keeps its memory, and leave no name behind.  A
- * call that kvmm may not make ends it with a line that names the call.  Where
- * the kernel has no filters and no Landlock it works, and says so.  Not as root
- * there are no users to change to, which is said.  budget: 60 s
+ * The test compares /proc/PID/status of every thread of kvmm and swapd, and of
+ * kvmm-hold: user, groups, capabilities, no_new_privs, the filter.  With
+ * separate users both do their work, are started again after a death, end a
+ * client of a third user that keeps its memory, and leave no file behind.  A
+ * forbidden call ends kvmm with a line that names the call.  On a kernel
+ * without filters and Landlock the daemon works, with a warning.  Without root
+ * there are no users to change to, and a note says so.  budget: 60 s
  */
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -35,7 +35,7 @@
 
 static struct rig rig;
 
-/* ---- what a thread may ---- */
+/* ---- rights of a thread ---- */
 
 struct rights {
 	u32	uid[4];
@@ -73,7 +73,7 @@ static void rights_read(const char *path, struct rights *r)
 	free(text);
 }
 
-/* What root here has; a container may lack some. */
+/* Capabilities of root here; a container may lack some. */
 static u64 caps_here(void)
 {
 	struct rights r;
@@ -106,14 +106,14 @@ static void want_thread(const char *path, u32 who, u32 uid, u32 gid)
 	ck_assert_uint_eq(r.caps[0], caps_kept(who));
 	ck_assert_uint_eq(r.caps[1], caps_kept(who));
 	ck_assert_uint_eq(r.caps[3], 0);
-	/* Only root can empty it, and without new privileges none needs to. */
+	/* Only root can empty the bounding set; with no_new_privs it has no effect. */
 	if (!geteuid())
 		ck_assert_uint_eq(r.caps[2], 0);
 	ck_assert_uint_eq(r.nnp, 1);
 	ck_assert_uint_eq(r.mode, 2);
 }
 
-/* Every thread of it.  Return: how many. */
+/* Check every thread of the process.  Return: number of threads. */
 static u32 want_rights(pid_t pid, u32 who, u32 uid, u32 gid)
 {
 	char path[64 + 256];
@@ -198,7 +198,7 @@ static void swapon(void)
 			   NULL), 0);
 }
 
-/* Another swapd, or kvmm, than @old, that is there. */
+/* Wait for another swapd or kvmm than @old. */
 static pid_t another(pid_t (*find)(struct rig *r), pid_t old)
 {
 	u64 end = now_ms() + 20000 * time_scale();
@@ -211,7 +211,7 @@ static pid_t another(pid_t (*find)(struct rig *r), pid_t old)
 	return pid;
 }
 
-/* It gives rights up a moment after it was started. */
+/* A process gives up rights a moment after its start. */
 static void wait_boxed(pid_t pid)
 {
 	u64 end = now_ms() + 20000 * time_scale();
@@ -225,7 +225,7 @@ static void wait_boxed(pid_t pid)
 	}
 }
 
-/* More texts than fit, so that blocks go out and come in. */
+/* The texts do not fit in the pool, so that blocks are paged out and in. */
 static void generate(void)
 {
 	want_job(job_start(&rig, "kvrt", "generate", demo_model(), "-n", "6",
@@ -234,7 +234,7 @@ static void generate(void)
 	rig_walk(&rig);
 }
 
-/* ---- as it is by default ---- */
+/* ---- the default ---- */
 
 START_TEST(test_default)
 {
@@ -288,7 +288,7 @@ START_TEST(test_users)
 	wait_boxed(another(rig_swapd, swapd));
 	generate();
 	want_all_rights();
-	/* What kvmm itself may not remove is gone with hold. */
+	/* hold removes the files that kvmm itself may not remove. */
 	rig_stop(&rig);
 }
 END_TEST
@@ -324,7 +324,7 @@ START_TEST(test_proc)
 		ck_assert_ptr_nonnull(strstr(slurp(path), "GpuTotal:"));
 	}
 	free(text);
-	/* Of the right to mount hold makes no use itself. */
+	/* hold itself does not use the right to mount. */
 	snprintf(path, sizeof(path), "/proc/%d/status", (int)rig.hold);
 	rights_read(path, &r);
 	ck_assert_uint_eq(r.caps[1], caps_kept(SANDBOX_hold));
@@ -342,7 +342,7 @@ do {									\
 	}								\
 } while (0)
 
-/* Has memory of the pool, says so, and never answers again. */
+/* A client gets memory of the pool, tells the test, and never answers again. */
 static void client_main(int up)
 {
 	static const u8 identity[KVMM_IDENTITY_LEN] = "it_sandbox";
@@ -381,7 +381,7 @@ static void client_main(int up)
 
 /*
  * kvmm dies, and the client of a third user keeps its memory: the next kvmm,
- * which is neither root nor that user, sees it and ends it.
+ * whose user is neither root nor that one, finds the client and ends it.
  */
 START_TEST(test_old_client)
 {
@@ -416,7 +416,7 @@ START_TEST(test_old_client)
 }
 END_TEST
 
-/* ---- what it may not ---- */
+/* ---- a forbidden call ---- */
 
 START_TEST(test_forbidden)
 {
@@ -430,7 +430,7 @@ START_TEST(test_forbidden)
 	want_job(job_start(&rig, "kvrt", "generate", demo_model(),
 			   "--max-tokens", "4", "In", NULL), EX_TEMPFAIL);
 	want_logged("kvmm was ended by signal 31");
-	/* It comes again by itself. */
+	/* hold starts the next kvmm. */
 	want_job(job_start(&rig, "kvctl", "wait", "--timeout", "20", NULL), 0);
 	want_job(job_start(&rig, "kvrt", "generate", demo_model(),
 			   "--max-tokens", "4", "In", NULL), 0);
@@ -460,7 +460,7 @@ START_TEST(test_off)
 }
 END_TEST
 
-/* As in a container that has neither Landlock nor filters. */
+/* Like a container without Landlock and filters. */
 static void take_away(void)
 {
 	scmp_filter_ctx f = seccomp_init(SCMP_ACT_ALLOW);

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_secrets.c - the secrets of tenants are where they must be, and nowhere else
+ * it_secrets.c - secrets of tenants lie in their one place, and in no other
  *
- * Two users' programs attach, fill sequences and have them paged out.  The test,
- * as root, finds the tenants' records in kvmm's memory by their keys; then it
- * searches all memory of kvmm, kvmm-hold, swapd and of the clients, every file
- * that operators read, the log, the swap area and /proc of kvmm for the secrets,
- * in pieces of 16 bytes.  They are in kvmm's arena, once, in memory that no core
- * dump has and that does not go to the system's swap; one tenant's is not
- * another's.  Not as root memory of others cannot be read.  budget: 30 s
+ * Programs of two users attach, fill sequences and have them paged out.  The
+ * test, as root, finds the tenants' records in kvmm's memory by their keys.
+ * Then it searches all memory of kvmm, kvmm-hold, swapd and of the clients,
+ * every file that operators read, the log, the swap area and /proc of kvmm for
+ * the secrets, in pieces of 16 bytes.  A secret must be in kvmm's arena, once,
+ * in memory that is in no core dump and is never swapped out by the system; the
+ * two secrets must differ.  Without root other processes' memory is out of
+ * reach.  budget: 30 s
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -25,7 +26,7 @@
 #define PIECE	16u
 #define CHUNK	(1u << 20)
 
-/* A tenant's secret, and where in kvmm it lies. */
+/* A tenant's secret, and its address in kvmm. */
 struct secret {
 	u8	byte[CORE_SECRET_LEN];
 	u64	at;
@@ -122,7 +123,7 @@ static void no_secret(const char *where, const u8 *p, size_t len, u64 at)
 	}
 }
 
-/* In chunks that overlap, so that nothing hides on a border. */
+/* In overlapping chunks, so that no secret hides on a border. */
 static void range_look(const char *where, int fd, u64 from, u64 to,
 		       void (*look)(const char *where, const u8 *p, size_t len,
 				    u64 at))
@@ -138,7 +139,7 @@ static void range_look(const char *where, int fd, u64 from, u64 to,
 	}
 }
 
-/* All memory that a process can read and has. */
+/* All readable memory of a process. */
 static void process_look(const char *where, pid_t pid,
 			 void (*look)(const char *where, const u8 *p,
 				      size_t len, u64 at))
@@ -207,7 +208,7 @@ static void view_look(const char *path, u32 depth)
 	free(text);
 }
 
-/* What the kernel says of the mapping that an address lies in. */
+/* Does the kernel's entry for the mapping at that address have the flag? */
 static bool mapping_has(pid_t pid, u64 addr, const char *flag)
 {
 	char path[64], *text, *line, *save = NULL, *flags;
@@ -255,7 +256,10 @@ static void find_secrets(pid_t kvmm)
 
 	process_look("kvmm", kvmm, find_records);
 	for (n = 0; n < HO_TENANTS; n++) {
-		/* A chunk's overlap may show it twice, at the same place. */
+		/*
+		 * The overlap of chunks may show a record twice, at the same
+		 * address.
+		 */
 		ck_assert_msg(secrets[n].found, "tenant %u has no record", n);
 		ck_assert_msg(mapping_has(kvmm, secrets[n].at, " dd"),
 			      "the secret of tenant %u is in core dumps", n);

@@ -4,10 +4,9 @@
  *
  * budget: 60 s, full 200 s
  *
- * What an ordinary client of the OpenAI API asks for and must get: answers
- * and streams that are the same text, the text that kvrt generate writes for
- * the same seed, counted tokens, stop strings that never show, errors that
- * name the field.
+ * An ordinary client of the OpenAI API must get: answers and streams with the
+ * same text, the text that kvrt generate writes for the same seed, counted
+ * tokens, stop strings that never show, errors that name the field.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -83,7 +82,7 @@ START_TEST(test_small_questions)
 }
 END_TEST
 
-/* Three questions in one packet, and the connection goes on. */
+/* Three requests in one packet; the connection stays open. */
 START_TEST(test_pipelining)
 {
 	struct web w;
@@ -152,7 +151,7 @@ START_TEST(test_completion)
 }
 END_TEST
 
-/* A prompt seen before is not computed again, and the answer says so. */
+/* A prompt seen before is not computed again, and the usage says so. */
 START_TEST(test_cached_tokens)
 {
 	static const char body[] = "{\"prompt\":\"" LETTER "\",\"max_tokens\":4,\"temperature\":0}";
@@ -207,7 +206,7 @@ END_TEST
 
 /* ---- streams ---- */
 
-/* What the chunks of a stream say together. */
+/* The chunks of a stream, joined. */
 struct stream {
 	char	text[8][8192];
 	u32	chunks[8];
@@ -215,7 +214,7 @@ struct stream {
 	u32	roles[8];
 	u32	done;
 	u32	nulls;		/* chunks with "usage": null */
-	json_t	*usage;		/* the chunk that has it */
+	json_t	*usage;		/* the chunk with the usage */
 };
 
 static void stream_chunk(struct stream *s, json_t *v)
@@ -291,7 +290,7 @@ START_TEST(test_stream)
 	for (i = 0; i < 2; i++) {
 		ck_assert_str_eq(s->text[i], choice_text(v, i));
 		ck_assert_uint_eq(s->ends[i], 1);
-		/* Token by token, though a busy machine may join some. */
+		/* A chunk a token, though a busy machine may join some. */
 		ck_assert_uint_ge(s->chunks[i], 10);
 	}
 	ck_assert_str_ne(s->text[0], s->text[1]);
@@ -328,7 +327,7 @@ START_TEST(test_stream_of_chat)
 }
 END_TEST
 
-/* The first event is there long before the last token. */
+/* The first event arrives long before the last token. */
 START_TEST(test_stream_comes_as_it_is_made)
 {
 	u64 begin = now_ms(), first, all;
@@ -351,12 +350,12 @@ END_TEST
 
 /* ---- stop strings ---- */
 
-/* A piece from the middle of @text that no single token is, and where. */
+/* A piece from the middle of @text, longer than a token.  Return: its place. */
 static size_t middle(const char *text, char *out, size_t n)
 {
 	size_t at = strlen(text) / 2;
 
-	/* The first occurrence counts. */
+	/* The first occurrence of the piece counts. */
 	snprintf(out, n, "%.*s", (int)n - 1, text + at);
 	ck_assert(strlen(out) == n - 1);
 	return (size_t)(strstr(text, out) - text);
@@ -409,7 +408,7 @@ START_TEST(test_stop_strings)
 }
 END_TEST
 
-/* One sample stops, the others of its request go on to their end. */
+/* One sample stops; the others of its request go on to their end. */
 START_TEST(test_stop_of_one_sample)
 {
 	static const char ask[] = "\"prompt\":\"In the beginning\",\"max_tokens\":50,\"n\":3,\"seed\":31,\"ignore_eos\":true";
@@ -442,7 +441,7 @@ START_TEST(test_stop_of_one_sample)
 }
 END_TEST
 
-/* What comes behind a stop string is not generated either. */
+/* Tokens behind a stop string are not generated either. */
 START_TEST(test_stop_saves_work)
 {
 	const double before = serve_figure(&server, "kvrt_engine_generated_tokens_total");
@@ -498,7 +497,7 @@ static void same_ids(const struct samples *all, json_t *answer, u32 n)
 	}
 }
 
-/* Same seed, same text: over HTTP in company, and by kvrt generate alone. */
+/* Same seed, same text: over HTTP beside other requests, and by kvrt generate alone. */
 START_TEST(test_seed_law)
 {
 	struct samples all;
@@ -554,12 +553,12 @@ START_TEST(test_refusals)
 	for (i = 0; i < ARRAY_SIZE(refusals); i++)
 		refused(&server, refusals[i].path, refusals[i].body,
 			refusals[i].status, refusals[i].param);
-	/* Clients' mistakes are no errors of the server. */
+	/* Mistakes of clients do not count as errors of the server. */
 	ck_assert_uint_eq(serve_ended(&server, "error"), errors);
 }
 END_TEST
 
-/* More memory than there is: refused by the daemon, told by the server. */
+/* A request needs more memory than the pool has: the daemon refuses it. */
 START_TEST(test_never_fits)
 {
 	struct served small;

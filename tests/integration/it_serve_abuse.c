@@ -4,9 +4,9 @@
  *
  * budget: 60 s, full 200 s
  *
- * Whatever a client does, it gets at most one clear answer, others are served
- * meanwhile, and afterwards nothing of it is left: no block, no descriptor,
- * no request.
+ * A bad client gets at most one clear answer, other clients are served
+ * meanwhile, and afterwards none of its resources is left: no block, no
+ * descriptor, no request.
  */
 #include <poll.h>
 #include <pthread.h>
@@ -36,7 +36,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-/* The server answers somebody else. */
+/* The server must answer another client. */
 static void expect_service(void)
 {
 	json_decref(complete(&server, "{\"prompt\":\"a\",\"max_tokens\":2}"));
@@ -68,7 +68,7 @@ START_TEST(test_disconnect_in_a_stream)
 		struct web w;
 
 		begin_stream(&w, ENDLESS(",\"n\":4,\"stream\":true"));
-		/* Tails that were filled just now are sealed, all at once. */
+		/* Tails that are full are sealed together, so Open may be 0. */
 		ck_assert_int_gt(rig_value(&rig, "meminfo", "Open") +
 				 rig_value(&rig, "meminfo", "Sealed"), 0);
 		web_close(&w);
@@ -79,7 +79,7 @@ START_TEST(test_disconnect_in_a_stream)
 }
 END_TEST
 
-/* Nothing was sent yet, so nothing but the end of the client tells. */
+/* No byte was sent yet, so only the closed connection shows that the client is gone. */
 START_TEST(test_disconnect_before_the_answer)
 {
 	struct web w;
@@ -95,7 +95,7 @@ START_TEST(test_disconnect_before_the_answer)
 }
 END_TEST
 
-/* It never reads: what it leaves behind is bounded, then it is given up. */
+/* The client never reads: its backlog is bounded, then the server drops it. */
 START_TEST(test_reader_that_does_not_read)
 {
 	u64 end = now_ms() + 20000 * time_scale();
@@ -106,7 +106,7 @@ START_TEST(test_reader_that_does_not_read)
 	serve_await(&server, 200, 30);
 	web_open_narrow(&w, server.port);
 	ck_assert(web_post(&w, "/v1/completions", ENDLESS(",\"n\":8,\"stream\":true,\"return_token_ids\":true,\"stream_options\":{\"continuous_usage_stats\":true}")));
-	/* Text that waits is small beside chunks, so several samples are needed. */
+	/* The backlog of one sample is small, so several samples are needed. */
 	while (serve_figure(&server, "kvrt_calls") == 0)
 		ck_assert(now_ms() < end);
 	while (serve_figure(&server, "kvrt_calls") > 0) {
@@ -123,7 +123,7 @@ END_TEST
 
 /* ---- clients that are slow ---- */
 
-/* Bytes one by one, for ever: the answer is 408, in time. */
+/* Bytes one by one, for ever: the answer is 408, at the limit. */
 static void drip(const char *head, u32 seconds)
 {
 	const u32 late = seconds * 1000 + 5000 * time_scale();
@@ -169,7 +169,7 @@ START_TEST(test_slow_loris)
 		ck_assert_msg(web_closed(&idle[i]), "connection %u is open", i);
 		web_close(&idle[i]);
 	}
-	/* Between two requests there is more time, but not for ever. */
+	/* Between two requests the limit is longer, but finite. */
 	web_open(&w, server.port);
 	ck_assert(web_get(&w, "/health"));
 	ck_assert_int_eq(web_status(&w), 200);
@@ -182,7 +182,7 @@ END_TEST
 
 /* ---- bodies ---- */
 
-/* 100 MB are announced, and sent as far as the server takes them. */
+/* The request announces 100 MB and sends as much as the server takes. */
 START_TEST(test_huge_body)
 {
 	const size_t piece = 1 << 20;
@@ -205,7 +205,7 @@ START_TEST(test_huge_body)
 		ck_assert_int_eq(web_status(&w), 413);
 		web_close(&w);
 	}
-	/* Who stops in time is not reset, so that it can read the answer. */
+	/* A client that stops early gets no reset, so that it can read the answer. */
 	web_open(&w, server.port);
 	ck_assert(web_puts(&w, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Length: 104857600\r\n\r\n"));
 	for (sent = 0; sent < 4; sent++)
@@ -214,7 +214,7 @@ START_TEST(test_huge_body)
 	free(web_body(&w));
 	ck_assert(web_ended(&w));
 	web_close(&w);
-	/* With "Expect" nothing is sent at all. */
+	/* With "Expect" the client sends no body at all. */
 	web_open(&w, server.port);
 	ck_assert(web_puts(&w, "POST /v1/completions HTTP/1.1\r\nHost: a\r\nExpect: 100-continue\r\nContent-Length: 104857600\r\n\r\n"));
 	ck_assert_int_eq(web_status(&w), 413);
@@ -224,7 +224,7 @@ START_TEST(test_huge_body)
 }
 END_TEST
 
-/* A body of brackets, as long as is allowed: judged, and not on the loop. */
+/* The longest allowed body of brackets is parsed outside of the event loop. */
 START_TEST(test_costly_body)
 {
 	const size_t n = (8 << 20) - 100;
@@ -330,7 +330,7 @@ static u32 count_of(const char *text, const char *what)
 	return n;
 }
 
-/* With --log-level debug every request has its line. */
+/* With --log-level debug every request has a line. */
 START_TEST(test_log_of_all)
 {
 	char want[256], *said;
@@ -353,7 +353,7 @@ START_TEST(test_log_of_all)
 }
 END_TEST
 
-/* Without it only refusals have, and a flood of them a few. */
+/* By default only refusals have a line, and a flood of them a few. */
 START_TEST(test_log_of_a_flood)
 {
 	u64 begin, periods;
@@ -367,7 +367,7 @@ START_TEST(test_log_of_a_flood)
 	for (i = 0; i < 400; i++)
 		ck_assert_int_eq(web_ask(server.port, "/nowhere", NULL, NULL), 404);
 	periods = 2 + (now_ms() - begin) / 5000;
-	/* The next period says what this one left out. */
+	/* The next period counts the lines left out in this one. */
 	for (said = slurp(server.job.err); !strstr(said, " left out\n");
 	     said = slurp(server.job.err)) {
 		free(said);
@@ -404,7 +404,7 @@ START_TEST(test_too_many_requests)
 	ck_assert_ptr_nonnull(strstr(text, "rate_limit_error"));
 	free(text);
 	web_close(&a);
-	/* The same connection tries again, and soon there is room. */
+	/* The same connection tries again until there is room. */
 	for (tries = 0; tries < 1000; tries++) {
 		ck_assert(web_post(&c, "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":1}"));
 		status = web_status(&c);
@@ -419,11 +419,11 @@ START_TEST(test_too_many_requests)
 }
 END_TEST
 
-/* ---- much is asked for, little is wanted ---- */
+/* ---- requests that ask for much and need little ---- */
 
 #define GREEDY	16u
 
-/* KiB of the server that are no file's. */
+/* KiB of the server that belong to no file. */
 static u64 rss_anon(void)
 {
 	char path[64], *text, *at;
@@ -449,11 +449,11 @@ static void greedy_body(struct text *t)
 	text_add(t, "]}", 3);
 }
 
-/* What was only asked for is not paid for, however often it is. */
+/* Large limits alone must not cost memory, however many requests have them. */
 START_TEST(test_greedy_requests)
 {
 	const char *san = getenv("KVMM_SANITIZER");
-	/* A sanitizer keeps what was freed. */
+	/* A sanitizer keeps freed memory. */
 	const u64 most = san && *san ? 1 << 20 : 192 << 10;
 	struct web w[GREEDY];
 	struct text t = { 0 };
@@ -483,7 +483,7 @@ START_TEST(test_greedy_requests)
 }
 END_TEST
 
-/* An idle connection makes room; busy ones do not, and newcomers are told. */
+/* A new connection replaces an idle one; beside busy ones it gets 503. */
 START_TEST(test_too_many_connections)
 {
 	struct web busy[4], idle, more;
@@ -512,7 +512,7 @@ START_TEST(test_too_many_connections)
 }
 END_TEST
 
-/* No descriptor is left: idle connections give theirs, and it goes on. */
+/* No descriptor is free: idle connections are closed, and the server goes on. */
 START_TEST(test_no_descriptors)
 {
 	struct rlimit few = { 0 };
@@ -551,7 +551,7 @@ static u32 guest_random(struct guest *g, u32 n)
 	return (g->seed >> 8) % n;
 }
 
-/* One visit: ask for something, and stay for a while or to the end. */
+/* One visit: send a request, and leave early or stay to the end. */
 static void guest_visit(struct guest *g)
 {
 	const bool stream = guest_random(g, 2);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_serve_death.c - kvrt serve and the end of things
+ * it_serve_death.c - kvrt serve without a daemon, and its own end
  *
  * budget: 60 s, full 120 s
  *
- * A daemon that is away, stands still, or comes later; its deaths under load
- * are in it_kvmm_death.c.  Then the server's own end: signals, drains, and
- * what it says when it cannot begin.
+ * The daemon is away, stands still, or starts later; its deaths under load are
+ * in it_kvmm_death.c.  Then the end of the server itself: signals, drains, and
+ * its error when it cannot begin.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -52,7 +52,7 @@ static char *last_event(struct web *w)
 	return last;
 }
 
-/* 503, in words that a stranger may read: no path, no option, no program. */
+/* 503, with a text for strangers: no path, no option, no program. */
 static void refused_plainly(void)
 {
 	json_t *v = web_json(server.port, "/v1/completions",
@@ -66,7 +66,6 @@ static void refused_plainly(void)
 	json_decref(v);
 }
 
-/* While there is no daemon: not ready, 503, and alive. */
 static void kvctl_drain(const char *off)
 {
 	struct job j = job_start(&rig, "kvctl", "drain", off, NULL);
@@ -74,7 +73,7 @@ static void kvctl_drain(const char *off)
 	ck_assert_int_eq(job_wait(&j, 10), 0);
 }
 
-/* A balancer must not send requests to a server whose daemon begins none. */
+/* A balancer must not send requests to a server whose daemon refuses them. */
 START_TEST(test_drained_is_not_ready)
 {
 	json_t *v;
@@ -92,6 +91,7 @@ START_TEST(test_drained_is_not_ready)
 END_TEST
 
 START_TEST(test_daemon_is_away)
+/* Without a daemon the server is alive, not ready, and answers 503. */
 {
 	pid_t old = rig_daemon(&rig);
 	struct web w;
@@ -99,7 +99,7 @@ START_TEST(test_daemon_is_away)
 	char *last;
 
 	begin_stream(&w, "{\"prompt\":\"In\",\"max_tokens\":1000,\"ignore_eos\":true,\"stream\":true,\"n\":16}");
-	/* While hold stands still, none is started. */
+	/* While hold is stopped, no daemon is started. */
 	kill(rig.hold, SIGSTOP);
 	kill(old, SIGKILL);
 	serve_await(&server, 503, 10);
@@ -119,14 +119,14 @@ START_TEST(test_daemon_is_away)
 	kill(rig.hold, SIGCONT);
 	serve_await(&server, 200, 20);
 	json_decref(complete(&server, "{\"prompt\":\"a\",\"max_tokens\":2}"));
-	/* What was refused while there was none never ran. */
+	/* Requests refused without a daemon never ran. */
 	ck_assert_uint_eq(serve_ended(&server, "error"), 1);
 	serve_stop(&server);
 	rig_stop(&rig);
 }
 END_TEST
 
-/* A daemon that stands still keeps requests waiting: that is not ready. */
+/* A stopped daemon keeps requests waiting: the server is not ready. */
 START_TEST(test_daemon_stands_still)
 {
 	pid_t daemon = rig_daemon(&rig);
@@ -170,8 +170,8 @@ START_TEST(test_daemon_comes_later)
 END_TEST
 
 /*
- * One that was attached goes on trying: @server, while a stranger that came
- * before it after the daemon's restart uses its domain.
+ * After the daemon's restart another server attaches first and takes the domain
+ * of @server, which goes on trying.
  */
 START_TEST(test_domain_is_taken)
 {
@@ -226,7 +226,7 @@ START_TEST(test_drain)
 }
 END_TEST
 
-/* A second signal does not wait; nor does the end of the time. */
+/* A second signal ends the drain at once; so does the end of its time. */
 START_TEST(test_drain_cut_short)
 {
 	struct web w;
@@ -260,7 +260,7 @@ START_TEST(test_drain_cut_short)
 }
 END_TEST
 
-/* Ended with @code after one line on stderr that has both words. */
+/* The server ended with @code after one line on stderr that has both words. */
 static void expect_line(struct job *j, int code, const char *thing,
 			const char *remedy)
 {
@@ -270,7 +270,7 @@ static void expect_line(struct job *j, int code, const char *thing,
 	ck_assert_msg(have == code, "ended with %d, not %d:\n%s", have, code,
 		      err);
 	ck_assert(line && !line[1]);
-	/* Before the error nothing is said, or where it would have served. */
+	/* The error may follow the line "listening", but no other line. */
 	ck_assert_msg(count_lines(err) == 1 + !!strstr(err, "listening"),
 		      "not one line:\n%s", err);
 	ck_assert_msg(strstr(err, thing) && strstr(err, remedy),

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_serve_malformed.c - kvrt serve to requests that are none, in many ways
+ * it_serve_malformed.c - kvrt serve and malformed requests of many kinds
  *
  * budget: 30 s, full 40 s
  *
- * Each row of the tables is one way to be wrong, with the status, the code and
- * the parameter of the one answer that it must get.  After each the same server
- * answers an honest request, and holds no block, no descriptor, no connection
- * and no request more than before.
+ * Each row of the tables is one kind of malformed request, with the status, the
+ * code and the parameter of its one answer.  After each the same server answers
+ * an honest request, and holds no block, no descriptor, no connection and no
+ * request more than before.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,8 +19,8 @@
 #define RAW(s)		.bytes = s, .len = sizeof(s) - 1
 
 /**
- * struct wrong - one way to be wrong
- * @bytes:  of a request, @len of them; NULL: it is @body to @path
+ * struct wrong - one malformed request
+ * @bytes:  the request, @len of them; NULL: it is @body to @path
  * @piece:  put behind @bytes, or into @body for its first @, @times
  * @status, @code, @param: of the answer; param NULL: null
  */
@@ -47,7 +47,7 @@ struct wrong {
 	  .status = _status, .code = _code, .param = _param }
 
 static const struct wrong wrongs[] = {
-	/* Bytes that are no HTTP. */
+	/* Bytes that are not HTTP. */
 	HTTP("words", "hello\r\n\r\n", 400, "bad_request"),
 	HTTP("TLS", "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n", 400, "bad_request"),
 	HTTP("HTTP/2 preface", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", 505, "bad_request"),
@@ -71,7 +71,7 @@ static const struct wrong wrongs[] = {
 	LONG("long head", "GET / HTTP/1.1\r\nHost: a\r\nX: ", "aaaaaaaaaaaaaaaa", 1100, 431, "header_too_large"),
 	LONG("many headers", "GET / HTTP/1.1\r\nHost: a\r\n", "X: y\r\n", 200, 431, "bad_request"),
 	HTTP("half a head", "GET / HTTP/1.1\r\nHo", 408, "request_timeout"),
-	/* Where does the body end? */
+	/* The end of the body is unclear. */
 	HTTP("two lengths", "POST " COMPLETIONS " HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n{}", 400, "bad_request"),
 	HTTP("lengths in a list", "POST " COMPLETIONS " HTTP/1.1\r\nHost: a\r\nContent-Length: 2, 2\r\n\r\n{}", 400, "bad_request"),
 	HTTP("negative length", "POST " COMPLETIONS " HTTP/1.1\r\nHost: a\r\nContent-Length: -5\r\n\r\n", 400, "bad_request"),
@@ -89,11 +89,11 @@ static const struct wrong wrongs[] = {
 	HTTP("long body", "POST " COMPLETIONS " HTTP/1.1\r\nHost: a\r\nContent-Length: 1048577\r\n\r\n", 413, "request_too_large"),
 	HTTP("long chunk", "POST " COMPLETIONS " HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n100001\r\n", 413, "request_too_large"),
 	HTTP("half a body", "POST " COMPLETIONS " HTTP/1.1\r\nHost: a\r\nContent-Length: 20\r\n\r\n{\"prompt\"", 408, "request_timeout"),
-	/* Requests for nothing that is there. */
+	/* Requests for missing resources. */
 	HTTP("unknown path", "GET /v2/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 404, "unknown_url"),
 	HTTP("GET of a path for POST", "GET " COMPLETIONS " HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 405, "method_not_allowed"),
 	HTTP("DELETE of a model", "DELETE /v1/models HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n", 405, "method_not_allowed"),
-	/* Bodies that are no JSON, or not the JSON of anybody. */
+	/* Bodies that are not JSON, or JSON of another form. */
 	BODY("empty body", COMPLETIONS, "", 400, "invalid_json", NULL),
 	BODY("form", COMPLETIONS, "prompt=a&max_tokens=2", 400, "invalid_json", NULL),
 	BODY("JSON cut off", COMPLETIONS, "{\"prompt\":\"a\"", 400, "invalid_json", NULL),
@@ -171,7 +171,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-/* The request, @len bytes, to be freed. */
+/* The request, @len bytes; to be freed. */
 static char *request_of(const struct wrong *w, size_t *len)
 {
 	const char *body = w->body ? w->body : "";
@@ -208,7 +208,7 @@ static char *request_of(const struct wrong *w, size_t *len)
 	return p;
 }
 
-/* The error must be in OpenAI's form, whole, and this one. */
+/* The error must have OpenAI's form, all its fields, and these values. */
 static void expect_error(const struct wrong *w, const char *text)
 {
 	json_t *v = json_loads(text, JSON_REJECT_DUPLICATES, NULL);
@@ -237,14 +237,14 @@ START_TEST(test_malformed)
 
 	bytes = request_of(w, &len);
 	web_open(&c, server.port);
-	(void)web_send(&c, bytes, len);	/* it may be refused half way */
+	(void)web_send(&c, bytes, len);	/* the server may refuse it half way */
 	status = web_status(&c);
 	text = web_body(&c);
 	ck_assert_msg(status == w->status, "%s: %d, not %d: %s", w->name,
 		      status, w->status, text);
 	ck_assert_msg(text != NULL, "%s: no answer", w->name);
 	expect_error(w, text);
-	/* The one answer, and the connection ends. */
+	/* After this one answer the connection ends. */
 	ck_assert_msg(web_closed(&c), "%s: it goes on", w->name);
 	web_close(&c);
 	free(text);
@@ -258,7 +258,7 @@ START_TEST(test_malformed)
 }
 END_TEST
 
-/* Every row has a name of its own, and there are many. */
+/* The names of the rows differ, and there are many rows. */
 START_TEST(test_names)
 {
 	u32 i, k;

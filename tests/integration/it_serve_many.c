@@ -4,8 +4,8 @@
  *
  * budget: 40 s, full 80 s
  *
- * Whatever there are several of, clients see one server: connections spread
- * over all threads, limits hold for all together, answers are the same on
+ * Clients see one server, however many parts it has: connections spread over
+ * all threads, limits hold for all of them together, answers are the same on
  * every socket, and a request gets the model that it names, or an error.
  */
 #include <stdarg.h>
@@ -37,7 +37,7 @@ static void teardown(void)
 
 /* ---- threads ---- */
 
-/* Nanoseconds that each thread of this name has worked; how many there are. */
+/* Nanoseconds of work of each thread with this name.  Return: number of threads. */
 static u32 threads_at_work(const char *name, u64 *ns, u32 max)
 {
 	char path[128], *text;
@@ -62,7 +62,7 @@ static u32 threads_at_work(const char *name, u64 *ns, u32 max)
 	return nr;
 }
 
-/* Streams on eight connections are those of four threads. */
+/* Eight connections with streams spread over four threads. */
 START_TEST(test_loops_share)
 {
 	u64 before[8], after[8];
@@ -76,7 +76,7 @@ START_TEST(test_loops_share)
 	for (i = 0; i < ARRAY_SIZE(w); i++)
 		web_open(&w[i], server.port);
 	nap_ms(100 * time_scale());
-	/* The connections are there; from now on nobody but their owners works. */
+	/* The connections are made; from now on only their threads work. */
 	ck_assert_uint_eq(threads_at_work("kvrt-loop", before, 8), 3);
 	for (i = 0; i < ARRAY_SIZE(w); i++)
 		ck_assert(web_post(&w[i], "/v1/completions", "{\"prompt\":\"In\",\"max_tokens\":20,\"ignore_eos\":true,\"stream\":true}"));
@@ -92,14 +92,14 @@ START_TEST(test_loops_share)
 	threads_at_work("kvrt-loop", after, 8);
 	for (i = 0; i < 3; i++)
 		ck_assert_msg(after[i] > before[i], "thread %u slept", i);
-	/* Figures are of all of them. */
+	/* The figures are sums over all threads. */
 	ck_assert_uint_eq(serve_ended(&server, "length"), 8);
 	ck_assert(serve_figure(&server, "kvrt_http_accepted_total") >= 9);
 	serve_await_idle(&server, 2000);
 }
 END_TEST
 
-/* Limits are of all threads together, whichever a client came to. */
+/* Limits hold for all threads together, whichever thread a client has. */
 START_TEST(test_loops_limits)
 {
 	struct web w[6], idle[3];
@@ -116,14 +116,14 @@ START_TEST(test_loops_limits)
 			full++;
 	}
 	ck_assert_uint_eq(full, 2);
-	/* Two are idle now: of these, those that are there longest make room. */
+	/* Two connections are idle now; the ones idle for longest make room. */
 	for (i = 0; i < ARRAY_SIZE(idle); i++) {
 		web_open(&idle[i], server.port);
 		ck_assert(web_get(&idle[i], "/health"));
 		ck_assert_int_eq(web_status(&idle[i]), 200);
 		free(web_body(&idle[i]));
 	}
-	/* Who was idle is closed by its own thread, a moment later. */
+	/* An idle connection is closed by its own thread, a moment later. */
 	while (serve_figure(&server, "kvrt_http_connections") > 7)
 		ck_assert_msg(now_ms() < end, "more connections than there may be");
 	ck_assert(serve_figure(&server, "kvrt_http_evicted_total") >= 2);
@@ -195,7 +195,7 @@ START_TEST(test_unix_socket)
 	ck_assert_int_eq(web_ask(server.port, "/v1/completions", "{\"prompt\":\"a\",\"max_tokens\":2}", NULL), 200);
 	refuses_unix(path, "another server listens there");
 	ck_assert_int_eq(unix_ask(path, "{\"prompt\":\"a\",\"max_tokens\":2}"), 200);
-	/* It goes with the server, but not with one that is killed. */
+	/* The server removes the socket when it ends; a killed one leaves it behind. */
 	serve_stop(&server);
 	ck_assert_int_eq(lstat(path, &st), -1);
 	serve_start(&server, &rig, "--unix", path, NULL);
@@ -208,7 +208,7 @@ START_TEST(test_unix_socket)
 	serve_start(&server, &rig, "--unix", path, NULL);
 	serve_await(&server, 200, 30);
 	ck_assert_int_eq(unix_ask(path, "{\"prompt\":\"a\",\"max_tokens\":2}"), 200);
-	/* What is no socket is somebody's. */
+	/* A file that is not a socket must stay. */
 	snprintf(path, sizeof(path), "%s/letter", rig.dir);
 	f = fopen(path, "we");
 	ck_assert(f && fputs("dear", f) >= 0 && !fclose(f));
@@ -219,7 +219,7 @@ START_TEST(test_unix_socket)
 }
 END_TEST
 
-/* On no port at all; the server above is only there for the teardown. */
+/* Without a port; the server above is only there for the teardown. */
 START_TEST(test_unix_only)
 {
 	char path[RIG_PATH + 32], *said;
@@ -263,7 +263,7 @@ static void send_with(struct web *w, const char *key, const char *path,
 	ck_assert(web_puts(w, text));
 }
 
-/* Status of a request with this key; NULL: without any. */
+/* Status of a request with this key; NULL: without a key. */
 static int ask_with(const char *key, const char *path, const char *body)
 {
 	struct web w;
@@ -313,7 +313,7 @@ START_TEST(test_keys)
 }
 END_TEST
 
-/* Who sends many requests keeps nobody else waiting behind all of them. */
+/* Many requests with one key do not delay a request with another key. */
 START_TEST(test_keys_take_turns)
 {
 	static const char many[] = "{\"prompt\":\"a\",\"max_tokens\":200,\"ignore_eos\":true}";
@@ -382,7 +382,7 @@ START_TEST(test_request_ids)
 	snprintf(want, sizeof(want), "\"id\":\"cmpl-%s\"", one);
 	ck_assert_msg(strstr(answer, want) != NULL, "%s: %s", want, answer);
 	free(answer);
-	/* Errors have one too, and what is unfit is replaced. */
+	/* Errors have an id too, and a malformed id is replaced. */
 	two = ask_id("not \"fit\"", "{}", &status, &answer);
 	ck_assert_int_eq(status, 400);
 	ck_assert_uint_eq(strlen(two), 24);
@@ -397,7 +397,7 @@ START_TEST(test_request_ids)
 }
 END_TEST
 
-/* What takes too long is ended: the whole, the begun stream, and not the short. */
+/* Long requests are ended: a whole answer, a begun stream; a short one is not. */
 START_TEST(test_request_timeout)
 {
 	u64 begin;
@@ -480,7 +480,7 @@ static double figure_of(const char *text, const char *name, const char *model)
 	return strtod(at + strlen(key), NULL);
 }
 
-/* One request of @model: its parts make up the whole. */
+/* Check the times of one request of @model: the parts make up the whole. */
 static void check_times(const char *text, const char *model)
 {
 	double queue = figure_of(text, "request_queue_time_seconds_sum", model);
@@ -528,7 +528,7 @@ START_TEST(test_models)
 	ck_assert_int_eq(web_ask(server.port, "/tokenize", "{\"model\":\"second\",\"prompt\":\"a\"}", NULL), 200);
 	ck_assert_int_eq(web_ask(server.port, "/tokenize", "{\"prompt\":\"a\"}", NULL), 400);
 	serve_await_idle(&server, 2000);
-	/* Each counts its own, and every family stands once. */
+	/* Each model counts its own tokens, and every family appears once. */
 	ck_assert_int_eq(web_ask(server.port, "/metrics", NULL, &text), 200);
 	ck_assert_msg(strstr(text, "\nkvrt_generation_tokens_total{model_name=\"demo-model\"} 2\n") &&
 		      strstr(text, "\nkvrt_generation_tokens_total{model_name=\"second\"} 3\n"),
@@ -538,7 +538,10 @@ START_TEST(test_models)
 	check_times(text, "demo-model");
 	check_times(text, "second");
 	free(text);
-	/* Folders of one name: each has the domain of its served name. */
+	/*
+	 * Two folders with the same name: each model has the domain of its
+	 * served name.
+	 */
 	j = job_start(&rig, "kvctl", "cat", "domains", NULL);
 	ck_assert_int_eq(job_wait(&j, 10), 0);
 	text = slurp(j.out);
@@ -547,7 +550,7 @@ START_TEST(test_models)
 }
 END_TEST
 
-/* One is not attached: /ready says which, and the other one works. */
+/* One model is not attached: /ready names it, and the other one works. */
 START_TEST(test_models_ready)
 {
 	char dir[RIG_PATH + 32], named[RIG_PATH + 64], *text = NULL;
@@ -561,7 +564,10 @@ START_TEST(test_models_ready)
 	snprintf(dir, sizeof(dir), "%s/x", rig.dir);
 	copy_model(dir);
 	snprintf(named, sizeof(named), "demo-model=%s", dir);
-	/* Names must differ, all folders must be there, one name is for one. */
+	/*
+	 * Names must differ, all folders must exist, and --domain is for one
+	 * model only.
+	 */
 	j = job_start(&rig, "kvrt", "serve", demo_model(), "--model", named, NULL);
 	ck_assert_int_eq(job_wait(&j, 30), 64);
 	j = job_start(&rig, "kvrt", "serve", demo_model(), "/nowhere", NULL);
@@ -570,7 +576,7 @@ START_TEST(test_models_ready)
 	ck_assert_int_eq(job_wait(&j, 30), 64);
 	j = job_start(&rig, "kvrt", "serve", "--model", "=x", NULL);
 	ck_assert_int_eq(job_wait(&j, 30), 64);
-	/* A domain that another model has: the first attachment fails for good. */
+	/* Another model uses the domain: the first attachment fails for good. */
 	snprintf(named, sizeof(named), "%s/y", rig.dir);
 	copy_model(named);
 	serve_start(&server, &rig, "--domain", "y", "--block-tokens", "32", NULL);
@@ -580,7 +586,7 @@ START_TEST(test_models_ready)
 	serve_stop(&server);
 	serve_start(&server, &rig, dir, NULL);
 	serve_await(&server, 200, 30);
-	/* The daemon goes, and somebody else takes the domain of one of them. */
+	/* The daemon dies, and another server takes the domain of one model. */
 	kill(server.job.pid, SIGSTOP);
 	kill(rig_daemon(&rig), SIGKILL);
 	serve_start(&other, &rig, "--domain", "x", "--block-tokens", "32", NULL);
@@ -595,7 +601,7 @@ START_TEST(test_models_ready)
 	} while (code != 503 || !strstr(text, "{\"id\":\"demo-model\",\"status\":\"ready\"},{\"id\":\"x\",\"status\":\"detached\"}"));
 	free(text);
 	expect_model("{\"model\":\"x\",\"prompt\":\"a\"}", 503, "daemon_gone");
-	/* It may have been ready still, and not have seen that death yet. */
+	/* The other model may still look ready, without knowing of that death. */
 	while (web_ask(server.port, "/v1/completions", "{\"model\":\"demo-model\",\"prompt\":\"a\",\"max_tokens\":2}",
 		       NULL) != 200) {
 		ck_assert_msg(now_ms() < end, "demo-model is not served again");

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_soak.c - an hour at full load: what memory is there at its begin is enough
+ * it_soak.c - an hour at full load needs no more memory than its beginning
  *
  * budget: 40 s, full 130 s, soak 3900 s
  * from: full
  *
- * A node whose pool is far smaller than what is asked of it, with a host pool
- * and a swap area, under a server whose clients (soak_load.c) never rest.  All
- * the time the walkers run, and what is answered is compared with the answer to
- * the same when it was asked alone.
+ * A server serves clients that never rest (soak_load.c) on a node with a host
+ * pool and a swap area, whose pool is far smaller than their working set.  The
+ * walkers run all the time, and each answer is compared with the answer to the
+ * same request alone.
  *
- * What each process has, memory of its own, shared pages, descriptors, threads,
- * is sampled.  The first part warms up, of an hour a tenth; the rest must be
- * flat: neither the slope of a line through all of it, nor its last quarter
- * against its first, may show a growth past SLACK_PERCENT and a slack that is
- * no more for an hour than for less.  At level check an allocator has not seen
- * everything yet, so only what leaks fast is found.  In the end nothing of all
- * the requests is left.
+ * Private memory, shared pages, descriptors and threads of each process are
+ * sampled.  The first part, a tenth of an hour, warms up.  The rest must be
+ * flat: neither the slope of a line through all samples nor the difference of
+ * the last and first quarter may show a growth past SLACK_PERCENT and a fixed
+ * slack, which is the same for an hour as for less.  At level check allocators
+ * still grow, so only fast leaks are found.  In the end all memory of the
+ * requests is free.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -29,9 +29,9 @@
 #define PROCS		4u
 #define SLACK_PERCENT	2
 #define CLIENTS		32u
-#define FDS_SLACK	6	/* of connections that come and go */
+#define FDS_SLACK	6	/* of connections that open and close */
 
-/* What is sampled of a process. */
+/* Figures that are sampled of a process. */
 enum figure {
 	FIG_ANON,
 	FIG_SHMEM,
@@ -45,7 +45,7 @@ static const char * const figure_name[] = {
 };
 
 /**
- * struct watched - a process and what it had
+ * struct watched - a process and its samples
  * @nr: samples so far, the same for all
  */
 struct watched {
@@ -57,7 +57,7 @@ struct watched {
 static struct rig rig;
 static struct served server;
 static struct watched watched[PROCS];
-static double when[SAMPLES_MAX];	/* seconds since the begin */
+static double when[SAMPLES_MAX];	/* seconds since the start */
 static u32 nr_samples, nr_walks;
 
 static void setup(void)
@@ -122,7 +122,7 @@ static double mean(const double *v, u32 from, u32 to)
 	return sum / (to - from);
 }
 
-/* Of the line with the least squares through the samples from @from on. */
+/* Slope of the least-squares line through the samples from @from on. */
 static double slope(const double *v, u32 from)
 {
 	const double mt = mean(when, from, nr_samples);
@@ -137,7 +137,7 @@ static double slope(const double *v, u32 from)
 	return tv / tt;
 }
 
-/* By how much a figure may grow that is @first. */
+/* Allowed growth of a figure that begins with @first. */
 static double slack(enum figure f, double first)
 {
 	if (f == FIG_ANON || f == FIG_SHMEM)
@@ -159,7 +159,7 @@ static void judge_flat(const struct watched *w, enum figure f, u32 from)
 		      w->name, figure_name[f], first, last, rise);
 }
 
-/* The begin of the flat part. */
+/* First sample of the flat part. */
 static u32 flat_from(void)
 {
 	const u32 warm = by_level(3, 15, 360);
@@ -194,7 +194,7 @@ static void print_figures(u32 from)
 
 /* ---- the node ---- */
 
-/* What is done for want of memory; each of it must have been. */
+/* Counters of actions against a lack of memory; each must have happened. */
 static const char * const proof[] = {
 	"prefix_evict", "preempt_swap", "swap_restore", "preempt_recompute",
 	"recompute_tokens", "pswpout", "pswpin",
@@ -215,7 +215,7 @@ static void judge_pressure(void)
 	printf("\n");
 }
 
-/* Nothing is worked at, nothing is cached: nothing is held anywhere. */
+/* No request is left and no block cached: all memory must be free. */
 static void expect_empty(void)
 {
 	static const char * const key[] = {
@@ -319,7 +319,7 @@ int main(void)
 	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	/* An hour in two halves: libcheck can tell of 35 minutes at most. */
+	/* An hour in two halves: libcheck reports tests of 35 minutes at most. */
 	tcase_set_timeout(tc, by_level(120, 300, 2400));
 	tcase_add_loop_test(tc, test_soak, 0, by_level(1, 1, 2));
 	suite_add_tcase(s, tc);

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_stall.c - swapd or its disk stands still: who waits goes on
+ * it_stall.c - swapd or its disk stands still, and waiting sequences go on
  *
  * budget: 60 s, full 180 s
  * from: full
  *
- * What two runtimes print in a pool that fits everything is the truth.  Then
- * the pools are so small that they live off a swap area, and swapd is stopped
- * in the middle, so that requests neither end nor fail.  Both runtimes must
- * end meanwhile and have printed the truth, the daemon must answer all the
- * time, and when swapd goes on no slot may be missing.
+ * The truth is the text of two runtimes in a pool that fits everything.  Then
+ * they live off a swap area in small pools, and swapd is stopped in the middle,
+ * so that requests neither end nor fail.  Both runtimes must end meanwhile with
+ * the true text, the daemon must answer all the time, and when swapd goes on no
+ * slot may be missing.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -41,7 +41,7 @@ static void forget_truth(void)
 	load_text_free(&truth);
 }
 
-/* kvctl must end with @code; a line that it prints must have @says in it. */
+/* kvctl must exit with @code; a line of its output must contain @says. */
 static void kvctl(int code, const char *says, const char *verb,
 		  const char *arg1, const char *arg2)
 {
@@ -89,7 +89,7 @@ static bool area_is(const char *state)
 	return is;
 }
 
-/* Does every thread stand still? */
+/* Is every thread stopped? */
 static bool all_stopped(pid_t pid)
 {
 	char path[64], line[128];
@@ -124,12 +124,12 @@ static void swapd_stop(pid_t pid)
 		ck_assert_msg(now_ms() < end, "swapd does not stop");
 		nap_ms(1);
 	}
-	/* What it has said by now is heard before the answer to this. */
+	/* kvmm reads the completions so far before it answers this request. */
 	rig_value(&rig, "swapstat", "nr_open");
 	nap_ms(5);
 }
 
-/* A round that ended in time is judged, and begun anew. */
+/* Judge a round that ended in time, and start the next one. */
 static void keep_busy(struct load *l)
 {
 	if (!load_ended(l))
@@ -158,7 +158,7 @@ static pid_t stop_at_work(struct load *l)
 	}
 }
 
-/* The daemon answers as ever until both runtimes have ended. */
+/* The daemon answers without delay until both runtimes have ended. */
 static void live_on(struct load *l)
 {
 	u64 end = now_ms() + 100000;
@@ -171,7 +171,7 @@ static void live_on(struct load *l)
 	}
 }
 
-/* Every request was answered; nothing of the stall is left. */
+/* Every request was answered; the stall leaves no trace. */
 static void expect_healed(void)
 {
 	u64 end = now_ms() + 20000;
@@ -205,7 +205,7 @@ static u32 log_count(const char *what)
 	return n;
 }
 
-/* One line when it stalled, one when it did so no more. */
+/* One line when swapd stalled, and one when it answered again. */
 static void expect_told(void)
 {
 	u64 end = now_ms() + 5000;
@@ -221,7 +221,7 @@ static void expect_told(void)
 
 static const char * const engines[] = { "auto", "sync" };
 
-/* It stands still until both have ended, then goes on. */
+/* swapd is stopped until both runtimes have ended, then it goes on. */
 START_TEST(test_swapd_stopped)
 {
 	struct load l;
@@ -238,7 +238,7 @@ START_TEST(test_swapd_stopped)
 	kill(pid, SIGCONT);
 	expect_healed();
 	expect_told();
-	/* As good as before. */
+	/* swapd serves as before. */
 	load_start(&l, &rig, TOKENS, "f32");
 	load_judge(&l, &truth);
 	ck_assert_int_eq(rig_swapd(&rig), pid);
@@ -247,7 +247,7 @@ START_TEST(test_swapd_stopped)
 }
 END_TEST
 
-/* It stands still again and again, once for so long that somebody is late. */
+/* swapd is stopped again and again, once for so long that requests are late. */
 START_TEST(test_swapd_stutters)
 {
 	u32 n, stops = by_level(3, 20, 200);
@@ -279,7 +279,7 @@ START_TEST(test_swapd_stutters)
 }
 END_TEST
 
-/* Nothing is written ahead any more. */
+/* Wait until the daemon writes no blocks ahead any more. */
 static void await_quiet(void)
 {
 	u64 end = now_ms() + 20000;
@@ -292,7 +292,7 @@ static void await_quiet(void)
 	}
 }
 
-/* An area whose swapoff timed out goes by itself. */
+/* An area is removed although its swapoff timed out. */
 static void await_gone(void)
 {
 	u64 end = now_ms() + 20000;
@@ -315,7 +315,7 @@ static void await_gone(void)
 	ck_assert_int_eq(rig_value(&rig, "meminfo", "SwapTotal"), 0);
 }
 
-/* swapoff, swapon and the end of the daemon do not wait for it either. */
+/* swapoff, swapon and the end of the daemon do not wait for swapd either. */
 START_TEST(test_operators_go_on)
 {
 	struct load l;
@@ -331,7 +331,7 @@ START_TEST(test_operators_go_on)
 	kill(pid, SIGCONT);
 	await_gone();
 
-	/* What lies in it the host has too: swapd only is to let go of it. */
+	/* The host pool has its content, too: swapd only has to close the area. */
 	kvctl(0, "swap area of", "swapon", "--size", "32M");
 	await_quiet();
 	swapd_stop(pid);
@@ -372,7 +372,7 @@ static void await_other_daemon(pid_t old)
 	}
 }
 
-/* swapon: whether it was done. */
+/* Return: whether swapon succeeded. */
 static bool area_try(void)
 {
 	struct job j = job_start(&rig, "kvctl", "swapon", area, "--size",
@@ -385,8 +385,8 @@ static bool area_try(void)
 }
 
 /*
- * kvmm dies while swapd stands still, and the next swapd comes too late for
- * anybody who waits: the area comes with it.
+ * kvmm dies while swapd is stopped, and the next swapd comes too late for all
+ * waiting requests: the area comes with it.
  */
 START_TEST(test_daemon_dies)
 {
@@ -401,7 +401,7 @@ START_TEST(test_daemon_dies)
 		  "200", "--swap-deadline-ms", DEADLINE_MS, NULL);
 	unsetenv("KVMM_FAULT");
 	snprintf(area, sizeof(area), "%s/area", rig.dir);
-	/* An operator does not wait for one: refused until there is. */
+	/* swapon does not wait for swapd: it is refused until there is one. */
 	while (!area_try())
 		ck_assert_msg(now_ms() < end, "swapon is refused");
 	load_start(&l, &rig, TOKENS, "f32");

@@ -2,20 +2,19 @@
 /*
  * it_step_kill.c - clients killed at any instruction
  *
- * A client attaches, goes through every verb of the ABI and detaches.  One run
- * of it is single-stepped from beginning to end; others are then ended by
- * signal 9 at chosen instructions of it: around every store to memory that the
- * daemon sees, before and after system calls and inside them, and at others
- * all over each phase.  After each death the daemon must know of it soon,
- * nothing of the dead one may be open, pinned or in quarantine, and the
- * walkers find the ledger whole.  Afterwards nothing is left: descriptors,
- * memfds, processes, mappings, memory.
+ * A client attaches, uses every verb of the ABI and detaches.  One run of it is
+ * single-stepped from beginning to end.  Other runs are ended by signal 9 at
+ * chosen instructions: around every store to memory that the daemon sees,
+ * before, after and inside system calls, and at others all over each phase.
+ * After each death the daemon must notice it soon, nothing of the dead client
+ * may be open, pinned or in quarantine, and the walkers must find no fault.  At
+ * the end nothing is left: descriptors, memfds, processes, mappings, memory.
  *
  *	calls		at every entry to and exit from a system call of
  *			attach and detach; above check level of all phases
- *	points		at instructions, with nobody else there
+ *	points		at instructions, without other clients
  *	witness		the same beside an honest client of the same domain,
- *			which looks at every byte that it is handed
+ *			which searches every byte of its memory
  *	stopped		not killed but stopped: the daemon's deadlines act
  *
  * budget: 30 s, full 120 s
@@ -35,8 +34,8 @@
 
 #ifdef __x86_64__
 
-#define SALTS		160u	/* more than the pool holds */
-#define FEW_SALTS	8u	/* so that a witness finds what victims left */
+#define SALTS		160u	/* more than fit in the pool */
+#define FEW_SALTS	8u	/* so that a witness finds blocks of victims */
 #define DROP_EVERY	64u
 
 /* Shared by the processes of all tests. */
@@ -44,10 +43,10 @@ static struct tally {
 	u32	points;
 	u32	phase[STEP_NR];
 	u32	kind[STEP_KINDS];
-	u32	inside;		/* of the calls, ended while in the kernel */
-	u32	late;		/* ended, but past its point */
-	u32	insns;		/* of the scene */
-	u32	distinct;	/* of them, points */
+	u32	inside;		/* calls during which the victim was killed */
+	u32	late;		/* victims killed behind their point */
+	u32	insns;		/* instructions of the scene */
+	u32	distinct;	/* of them, different points */
 	u32	walks;
 	u32	stopped;
 	u32	witnessed;
@@ -68,7 +67,7 @@ static void setup_with(const char *pool, const char *deadline)
 	page = step_page_make();
 }
 
-/* The scene as it is when nobody traces it. */
+/* Run the scene without a tracer. */
 static void scene_whole(u32 salt)
 {
 	static struct step_page *p;
@@ -89,7 +88,7 @@ static void scene_whole(u32 salt)
 			     step_phase_name[p->phase], p->why);
 }
 
-/* Is every verb of the ABI in it, and every advice? */
+/* The scene must have every verb of the ABI and every advice. */
 static void scene_is_complete(void)
 {
 	u32 op;
@@ -108,7 +107,7 @@ static void setup(void)
 	u32 i;
 
 	setup_with("2M", "30000");
-	/* So that every extent has been made. */
+	/* Make every extent first. */
 	for (i = 0; i < SALTS; i++)
 		scene_whole(i);
 	ledger_open(&ledger, &rig);
@@ -153,7 +152,7 @@ static void count(u32 phase, u32 kind)
 		ledger_drop(&ledger);
 }
 
-/* @inside: in the middle of the system call that comes next. */
+/* @inside: in the middle of the next system call. */
 static void kill_at(u32 i, u32 salt, bool inside)
 {
 	const struct step_point *pt = &trace.pt[i];
@@ -176,7 +175,7 @@ static void kill_at(u32 i, u32 salt, bool inside)
 
 /* ---- tests ---- */
 
-/* Few points may all have been late in a phase. */
+/* All points of a phase with few points may have been late. */
 static void leave_no_phase_out(struct campaign *c)
 {
 	u32 phase, tries;
@@ -214,7 +213,7 @@ END_TEST
 
 /*
  * Stop at the n-th entry to or exit from a system call, later kill.
- * Return: false: there is none.
+ * Return: false: the phase has fewer.
  */
 static bool kill_at_call(u32 phase, u32 n)
 {
@@ -226,9 +225,9 @@ static bool kill_at_call(u32 phase, u32 n)
 	there = step_to_phase(&v, phase);
 	for (i = 0; there && i < n; i++)
 		there = step_to_call(&v);
-	/* Of the next phase already? */
+	/* Not in the next phase. */
 	there = there && READ_ONCE(page->phase) <= phase;
-	/* As long as it is stopped others are served. */
+	/* Other clients are served while it is stopped. */
 	scene_whole(random_below(SALTS));
 	tally->stopped += there;
 	step_kill(&v);
@@ -285,7 +284,7 @@ START_TEST(test_witness)
 }
 END_TEST
 
-/* The last one that has this daemon. */
+/* The last test with this daemon. */
 START_TEST(test_nothing_left)
 {
 	ledger_close(&ledger);
@@ -296,14 +295,14 @@ END_TEST
 
 #define IN_STEP		2u	/* as many fill the pool of this test */
 
-/* Each holds half of the pool in a step that it never ends. */
+/* A client holds half of the pool in a step that it never ends. */
 static void stop_in_step(struct step_victim *v, u32 salt)
 {
 	step_start(v, step_page_make(), socket_path, salt);
 	ck_assert(step_to_phase(v, STEP_kv));
 }
 
-/* One that has connected, and one that does not read the answer. */
+/* One client has connected, another one does not read the answer. */
 static void stop_in_attach(struct step_victim *mute, struct step_victim *deaf)
 {
 	step_start(mute, step_page_make(), socket_path, 1);
@@ -312,7 +311,7 @@ static void stop_in_attach(struct step_victim *mute, struct step_victim *deaf)
 	ck_assert(step_past_call(deaf, SYS_sendto));
 }
 
-/* The one that never asked was hung up on while it was stopped. */
+/* The daemon has closed the connection of the client that sent no request. */
 static void expect_refused(struct step_victim *v)
 {
 	step_release(v);
@@ -339,7 +338,7 @@ START_TEST(test_stopped)
 		stop_in_step(&in_step[i], 10 + (u32)i);
 	p = step_page_make();
 	pid = witness_start(p);
-	/* As long as they have all of the pool it waits, so one is killed. */
+	/* They have all of the pool, so the witness waits until one is killed. */
 	while (READ_ONCE(p->rounds) < 3 && !waitpid(pid, &status, WNOHANG))
 		nap_ms(1);
 	killed = ledger_value(&l, "vmstat", "client_kill");
@@ -356,7 +355,7 @@ START_TEST(test_stopped)
 	for (i = 0; i < (int)IN_STEP; i++)
 		step_kill(&in_step[i]);
 	step_kill(&deaf);
-	/* All but the one that never asked: its time is up in the end too. */
+	/* This waits for the client without a request, too: its time ends. */
 	ledger_settle(&l, "stopped after connect()");
 	expect_refused(&mute);
 	tally->stopped += IN_STEP + 2;
@@ -367,7 +366,7 @@ END_TEST
 
 /* ---- all of it ---- */
 
-/* Was each phase part of it? */
+/* Was there a death in each phase? */
 static bool tally_is_complete(void)
 {
 	u32 i;
@@ -381,7 +380,7 @@ static bool tally_is_complete(void)
 	return true;
 }
 
-/* In two lines, since the runner shows no longer ones. */
+/* In two lines: the runner cuts longer ones. */
 static void tally_print(void)
 {
 	const u32 *at = tally->phase;
@@ -414,7 +413,7 @@ int main(int argc, char **argv)
 		puts(why);
 		return 77;
 	}
-	/* What the linker would do at a first call is not worth a point. */
+	/* Do without lazy binding: the linker's instructions need no points. */
 	if (!getenv("LD_BIND_NOW")) {
 		setenv("LD_BIND_NOW", "1", 1);
 		execv(argv[0], argv);

@@ -4,13 +4,14 @@
  *
  * budget: 60 s, full 900 s
  *
- * Greedy and in exact mode, so that what a stream must say is known: a prompt
- * is asked alone first, and every stream of it is the begin of that answer,
- * token for token and letter for letter, however many others there are.
+ * Requests are greedy and in exact mode, so that their text is known: each
+ * prompt is asked alone first, and every stream must be the beginning of that
+ * answer, token for token and letter for letter, however many other streams
+ * there are.
  *
- * What a connection and a stream cost in memory is the difference of the
- * server's own pages (RssAnon) over their number; it and the gaps between
- * events are told, and judged by bench_streams alone.
+ * The memory of a connection and of a stream is the growth of the server's
+ * private pages (RssAnon) over their number.  It and the gaps between events
+ * are printed; only bench_streams judges them.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -55,7 +56,7 @@ static void setup(void)
 	server_start();
 }
 
-/* The server's sockets take less than they could. */
+/* The server's sockets take fewer bytes than they could. */
 static void setup_short(void)
 {
 	char so[PATH_MAX];
@@ -74,7 +75,7 @@ static void teardown(void)
 	rig_stop(&rig);
 }
 
-/* ---- what is right ---- */
+/* ---- the right texts ---- */
 
 static void texts_ask(void)
 {
@@ -98,7 +99,7 @@ static void texts_ask(void)
 	}
 }
 
-/* What @s has said is the begin of what its prompt's answer was. */
+/* The text of @s must be the beginning of its prompt's answer. */
 static void judge_begin(const struct stream *s)
 {
 	ck_assert_msg(!*s->why, "stream of %s: %s", texts[s->tag].prompt,
@@ -130,7 +131,7 @@ static void begin(struct streams *all, struct stream *s, u32 tokens,
 
 /* ---- memory ---- */
 
-/* KiB of the server that are no file's and nobody else's. */
+/* KiB of the server that are private and belong to no file. */
 static u64 rss_anon(void)
 {
 	char path[64], *text, *at;
@@ -145,7 +146,7 @@ static u64 rss_anon(void)
 	return kib;
 }
 
-/* So many descriptors here, or as many as are allowed. */
+/* Raise the limit to that many descriptors, or as far as possible. */
 static u32 allow_fds(u32 want)
 {
 	struct rlimit r;
@@ -158,7 +159,7 @@ static u32 allow_fds(u32 want)
 	return (u32)min(r.rlim_cur, (rlim_t)want);
 }
 
-/* Connections that ask nothing. */
+/* Open connections without requests. */
 static void idle_open(struct web *w, u32 nr)
 {
 	const u64 end = now_ms() + 30000 * time_scale();
@@ -177,10 +178,7 @@ static void idle_open(struct web *w, u32 nr)
 
 /* ---- tests ---- */
 
-/*
- * All ask at once, beside connections that ask nothing; each gets all of its
- * answer.
- */
+/* All streams start at once, beside idle connections; each must be complete. */
 START_TEST(test_very_many)
 {
 	const u32 nr = by_level(100, 1000, 1000);
@@ -223,7 +221,7 @@ START_TEST(test_very_many)
 	       (double)(with_idle - before) / idle,
 	       ((double)with_streams - (double)with_idle) / nr, median, p99,
 	       (double)p99 / median);
-	/* Those who never asked are still served. */
+	/* Idle connections are still served. */
 	for (i = 0; i < idle; i += idle / 10) {
 		ck_assert(web_get(&w[i], "/health"));
 		ck_assert_int_eq(web_status(&w[i]), 200);
@@ -236,7 +234,7 @@ START_TEST(test_very_many)
 }
 END_TEST
 
-/* Another client, of a random kind, in the place of one that ended. */
+/* Start another client, of a random kind, in the place of one that ended. */
 static void renew(struct streams *all, struct stream *s)
 {
 	const u32 kind = random_below(4);
@@ -250,9 +248,9 @@ static void renew(struct streams *all, struct stream *s)
 }
 
 /*
- * Some read on, some sip, some leave: those that stay get what is theirs, and
- * afterwards every block is free or cached.  On a machine with other work it goes
- * on until one of each kind was seen.
+ * Some clients read on, some read slowly, some leave.  The remaining ones get
+ * their complete answer, and afterwards every block is free or cached.  On a
+ * busy machine it goes on until each kind was seen.
  */
 START_TEST(test_slow_and_gone)
 {
@@ -298,7 +296,7 @@ START_TEST(test_slow_and_gone)
 }
 END_TEST
 
-/* Whatever part of an event the socket takes, the rest comes behind it. */
+/* The socket takes a part of an event: the rest must follow. */
 START_TEST(test_short_writes)
 {
 	const u32 nr = by_level(40, 200, 200);

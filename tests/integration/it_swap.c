@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_swap.c - the lower tiers under load: the same text, whatever dies
+ * it_swap.c - the lower tiers under load and deaths: the text stays the same
  *
  * budget: 90 s, full 400 s
  * from: full
  *
- * What two runtimes print in a pool that fits everything is the truth.  Then
- * the pool and the host pool are so small that families are swapped to the
- * host and on to an area, read back, and recomputed where no tier has room;
- * swapd is killed at random moments; areas are taken away under load; kvmm
- * itself dies.  Every text must be the truth, the walkers must find the
- * ledger whole, and no slot may be left in limbo or lost.
+ * The truth is the text of two runtimes in a pool that fits everything.  Then
+ * the pool and the host pool are so small that families are swapped to the host
+ * and on to an area, read back, and recomputed where no tier has room.  swapd
+ * is killed at random moments; areas are removed under load; kvmm itself dies.
+ * Every text must be the truth, the walkers must find no fault, and no slot may
+ * be lost or stay in limbo.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -25,7 +25,7 @@
 #define TOKENS		"72"
 #define KILLS_A_RIG	10
 #define MOST_RIGS	32
-#define SLOW_MIB	2	/* a second, of the throttled disk */
+#define SLOW_MIB	2	/* a second, on the throttled disk */
 
 static struct load_text truth;
 static struct rig rig;
@@ -84,7 +84,7 @@ static void small_start(const char *pool, const char *host, const char *engine)
 	area_on("32M");
 }
 
-/* Nothing is under way, nothing is lost, nothing is anybody's but the index's. */
+/* No request is under way, none is lost, and no transfer failed. */
 static void expect_settled(void)
 {
 	u64 end = now_ms() + 10000;
@@ -140,7 +140,7 @@ static void proofs_add(s64 *sum)
 
 /*
  * Copy-on-write, swap out, swap in and recompute, each proven by counters.
- * How often each happens depends on timing, so several sizes are summed.
+ * Their numbers depend on timing, so several sizes are summed.
  */
 START_TEST(test_all_four)
 {
@@ -166,7 +166,7 @@ END_TEST
 
 /* ---- deaths ---- */
 
-/* Kill swapd; wait for the next.  Return: whether there was one. */
+/* Kill swapd and wait for the next one.  Return: whether there was one. */
 static bool swapd_kill(void)
 {
 	u64 end = now_ms() + 20000;
@@ -184,11 +184,11 @@ static bool swapd_kill(void)
 }
 
 /**
- * struct tally - what a campaign did
+ * struct tally - results of a campaign
  * @slow:     of the kills, those on a throttled disk
  * @restarts: of swapd, as kvmm counted them
- * @orphans:  requests that a death found unfinished
- * @merged:   that shared a transfer
+ * @orphans:  requests that were unfinished at a death
+ * @merged:   requests that shared a transfer
  */
 struct tally {
 	u32	kills;
@@ -205,7 +205,7 @@ static void tally_add(struct tally *t, u32 kills)
 {
 	s64 deaths = rig_value(&rig, "swapstat", "deaths");
 
-	/* One that was killed before kvmm heard of it is not counted. */
+	/* A swapd that was killed before kvmm knew of it does not count. */
 	ck_assert_int_gt(deaths, 0);
 	ck_assert_int_le(deaths, kills);
 	t->kills += kills;
@@ -217,7 +217,7 @@ static void tally_add(struct tally *t, u32 kills)
 	t->in += rig_value(&rig, "vmstat", "pswpin");
 }
 
-/* Every slot is somebody's or free, and all can be had again. */
+/* Every slot is used or free, and all of them can be used again. */
 static void expect_no_leak(struct tally *t)
 {
 	s64 before = rig_value(&rig, "vmstat", "pgdemote");
@@ -231,13 +231,13 @@ static void expect_no_leak(struct tally *t)
 	ck_assert_int_eq(rig_value(&rig, "meminfo", "HostFree") +
 			 rig_value(&rig, "meminfo", "HostUsed"),
 			 rig_value(&rig, "meminfo", "HostTotal"));
-	/* Only an area of which every slot was given back can go. */
+	/* An area can be removed only when every slot is free. */
 	area_off();
 	ck_assert_int_eq(rig_value(&rig, "meminfo", "SwapUsed"), 0);
 	rig_walk(&rig);
 }
 
-/* Load with @kills deaths of swapd in it. */
+/* Run loads during @kills deaths of swapd. */
 static void death_round(u32 kills, const char *engine, struct tally *t)
 {
 	struct load l;
@@ -293,7 +293,7 @@ START_TEST(test_swapd_killed)
 }
 END_TEST
 
-/* Points at which swapd dies by itself, with certainty in the middle. */
+/* Points at which swapd ends itself in the middle of its work. */
 static const char * const swapd_deaths[] = {
 	"swapd_die_taken:7", "swapd_die_submitted:2", "swapd_die_published:5",
 };
@@ -313,7 +313,7 @@ START_TEST(test_swapd_dies_in_the_middle)
 }
 END_TEST
 
-/* Copies that fail: what is lost is computed again. */
+/* Copies fail: lost blocks are recomputed. */
 static const char * const copy_faults[] = {
 	"copy_out_eio:5", "copy_in_eio:2", "copy_out_eio", "copy_in_eio",
 	"copy_delay",
@@ -355,7 +355,7 @@ START_TEST(test_areas_under_load)
 }
 END_TEST
 
-/* The next kvmm has the areas of the one that died, empty. */
+/* The next kvmm has the areas of the dead one, empty. */
 START_TEST(test_kvmm_dies)
 {
 	struct load l;
@@ -366,7 +366,7 @@ START_TEST(test_kvmm_dies)
 	total = rig_value(&rig, "meminfo", "SwapTotal");
 	ck_assert_int_gt(total, 0);
 	load_start(&l, &rig, TOKENS, "f32");
-	/* One that attaches later would find the next kvmm. */
+	/* A runtime that attaches later would attach to the next kvmm. */
 	rig_await(&rig, "vmstat", "client_attach", 2, 30);
 	rig_await(&rig, "vmstat", "pswpout", 1, 30);
 	pid = rig_daemon(&rig);
@@ -387,7 +387,7 @@ END_TEST
 
 /* ---- bad input ---- */
 
-/* A shell command with kvctl's path as $1, ended with @code and one line. */
+/* A shell command with kvctl's path as $1 must exit with @code and one line. */
 __printf(4, 5)
 static void expect_refused(struct rig *r, int code, const char *says,
 			   const char *fmt, ...)
@@ -439,7 +439,7 @@ START_TEST(test_bad_areas)
 	expect_refused(&rig, 1, "holds something",
 		       "umask 077; yes | head -c 4194304 >'%s/full'; $kvctl swapon '%s/full'",
 		       rig.dir, rig.dir);
-	/* What the answer says is what the file shows. */
+	/* The answer and the file show the same size. */
 	expect_refused(&rig, 0, "",
 		       "[ \"$($kvctl swapon '%s/odd' --size 1700K)\" = '%s/odd: swap area of 512K, of 1700K: whole extents of 256K behind a header of 1M' ] && $kvctl cat swaps | grep -q '/odd .*file[[:blank:]]*512[[:blank:]]' && $kvctl swapoff '%s/odd' >&2",
 		       rig.dir, rig.dir, rig.dir);
@@ -448,7 +448,7 @@ START_TEST(test_bad_areas)
 	expect_refused(&rig, 1, "link to nothing",
 		       "ln -s none '%s/link'; $kvctl swapon '%s/link' --size 4M",
 		       rig.dir, rig.dir);
-	/* By the name that it had, from where it was. */
+	/* By the former name, from the former directory. */
 	expect_refused(&rig, 1, "no swap area",
 		       "kvctl=$(realpath $kvctl); cd '%s'; { $kvctl swapon gone --size 4M && rm gone && $kvctl swapoff gone; } >/dev/null || exit 9; $kvctl swapoff gone",
 		       rig.dir);
@@ -470,8 +470,7 @@ START_TEST(test_bad_areas)
 }
 END_TEST
 
-/* A file system of its own for one command, where that is allowed. */
-/* How swapd transfers can be seen by who did not see the log begin. */
+/* kvctl cat swaps shows how swapd transfers. */
 START_TEST(test_engine_is_shown)
 {
 	static const struct {
@@ -506,6 +505,7 @@ START_TEST(test_engine_is_shown)
 }
 END_TEST
 
+/* One command gets a small file system, where that is allowed. */
 START_TEST(test_full_disk)
 {
 	if (system("unshare -m true 2>/dev/null")) {

@@ -2,10 +2,10 @@
 /*
  * it_swapd.c - a real kvmm-hold and a real swapd under a fake kvmm
  *
- * This program is the driver of the tests and, started again by kvmm-hold
- * under the name kvmm, the fake kvmm: tests/swapd_client.h.  What that one
- * does is a scene of swap_scenes.c or swap_death.c; hold ends with its exit
- * code, so a test passes when hold ends with 0.
+ * This program is the driver of the tests.  Started again by kvmm-hold under
+ * the name kvmm, it is the fake kvmm: tests/swapd_client.h.  The fake kvmm
+ * plays a scene of swap_scenes.c or swap_death.c; hold ends with its exit code,
+ * so a test passes when hold ends with 0.
  *
  * budget: 60 s, full 300 s
  */
@@ -44,7 +44,7 @@ END_TEST
 
 START_TEST(test_seam)
 {
-	/* With io_uring a whole GiB is pinned: seconds. */
+	/* With io_uring it pins a complete GiB, which takes seconds. */
 	if (_i == 0 && by_level(1, 0, 0))
 		return;
 	scene_run("seam", scene_engine(_i), 0);
@@ -99,7 +99,7 @@ END_TEST
 
 static char loop[64];
 
-/* A loop device on a file of 8 MiB: false where there is none. */
+/* A loop device on a file of 8 MiB; false if there is none. */
 static bool loop_make(const char *mkfs)
 {
 	char cmd[800];
@@ -141,8 +141,8 @@ START_TEST(test_device)
 END_TEST
 
 /*
- * The loop device on a file system of this process alone, at "mnt".
- * Return: false where that cannot be; the device is freed.
+ * Mount the loop device in a namespace of this process, at "mnt".
+ * Return: false if that is impossible; the device is freed.
  */
 static bool loop_mount(char *at, size_t len)
 {
@@ -214,7 +214,7 @@ START_TEST(test_deaf)
 }
 END_TEST
 
-/* As of a user whose rings count as locked memory, the old one's too. */
+/* As a user whose rings count as locked memory, those of the old swapd too. */
 START_TEST(test_deaf_limited)
 {
 	const struct rlimit lim = { 8u << 20, 8u << 20 };
@@ -224,7 +224,7 @@ START_TEST(test_deaf_limited)
 		return;
 	}
 	ck_assert_int_eq(setrlimit(RLIMIT_MEMLOCK, &lim), 0);
-	/* Who is not root has none to drop. */
+	/* A process without root's rights has no capability to drop. */
 	(void)prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK);
 	scene_run("deaf", SWAPD_ENGINE_URING, 0);
 }
@@ -238,7 +238,7 @@ START_TEST(test_ended)
 }
 END_TEST
 
-/* Where io_uring is forbidden, and where the pool cannot be registered. */
+/* io_uring is forbidden, or the pool cannot be registered. */
 START_TEST(test_without)
 {
 	setenv("KVMM_FAULT", _i ? "swapd_register" : "hold_ring", 1);
@@ -251,9 +251,9 @@ END_TEST
 /* ---- a slow disk ---- */
 
 static struct throttle slow;
-static char *groups;	/* of this process, before it slowed down */
+static char *groups;	/* of this process, before it entered the slow group */
 
-/* False, after a note, where no disk is slow. */
+/* Return: false, after a note, if no disk can be made slow. */
 static bool slow_enter(u32 mib)
 {
 	free(groups);
@@ -287,7 +287,7 @@ static bool scene_run_slow(const char *scene, u32 engine, u32 n, u32 mib)
 
 START_TEST(test_reborn_slow)
 {
-	/* 8 MiB are in flight at the death, so 0.4 s must pass. */
+	/* At the death 8 MiB are in flight, so 0.4 s must pass. */
 	setenv("SCENE_WAITS_MS", _i ? "0" : "250", 1);
 	scene_run_slow("reborn", scene_engine(_i), 1, 20);
 	unsetenv("SCENE_WAITS_MS");
@@ -303,7 +303,7 @@ END_TEST
 
 /* ---- reads among writes ---- */
 
-/* In place of swapd: itself with one option more. */
+/* Replace swapd by a script that runs it with one option more. */
 static void swapd_with(const char *option)
 {
 	const char *build = getenv("KVMM_BUILD");
@@ -345,8 +345,8 @@ static struct depth depth_run(const char *option)
 }
 
 /*
- * On a slow disk the kernel has few writes, so a read waits for few, and as
- * much is moved.
+ * On a slow disk the kernel gets few writes at once, so a read waits for few,
+ * and the throughput stays the same.
  */
 START_TEST(test_depth)
 {
@@ -356,7 +356,7 @@ START_TEST(test_depth)
 		printf("note: this machine has no io_uring: few threads, few writes\n");
 		return;
 	}
-	/* Control groups slow reads and writes down each by themselves. */
+	/* Control groups would throttle reads and writes separately. */
 	setenv("KVMM_THROTTLE", "fuse", 1);
 	if (!slow_enter(60))
 		return;
@@ -374,7 +374,7 @@ START_TEST(test_depth)
 	ck_assert_uint_gt(adapts.lowered, 0);
 	ck_assert_uint_lt(adapts.limit, fixed.limit);
 	ck_assert_uint_lt(adapts.p50 * 2, fixed.p50);
-	/* A hundred reads while other tests run say no more than that. */
+	/* A hundred reads beside other tests show no more than that. */
 	if (by_level(1, 0, 0))
 		return;
 	ck_assert_uint_lt(adapts.p99 * 2, fixed.p99);
@@ -384,7 +384,7 @@ END_TEST
 
 /* ---- the campaign: swapd is killed at random under load ---- */
 
-/* What the storms of one campaign saw; STORM_TALLY has the same order. */
+/* Results of the storms of one campaign; STORM_TALLY has the same order. */
 struct tally {
 	u32	kills;
 	u32	requests;
@@ -414,7 +414,7 @@ static void tally_add(struct tally *t)
 	t->shared += one.shared;
 	t->merged += one.merged;
 	free(log);
-	/* The next storm has its own. */
+	/* The next storm has new files. */
 	snprintf(path, sizeof(path), "%s/area", scene_dir);
 	unlink(path);
 	snprintf(path, sizeof(path), "%s/log", scene_dir);
@@ -431,7 +431,7 @@ static void storms_run(struct tally *t, u32 kills)
 	}
 }
 
-/* Half of it where transfers take long after their swapd is dead. */
+/* In half of the storms transfers go on long after the death of their swapd. */
 
 START_TEST(test_storm)
 {
@@ -488,7 +488,7 @@ START_TEST(test_by_hand)
 }
 END_TEST
 
-/* What an operator runs to know a disk: nothing of a running swapd. */
+/* An operator probes a disk with it, without a running swapd. */
 START_TEST(test_probe)
 {
 	char args[400], path[300];
@@ -507,7 +507,7 @@ START_TEST(test_probe)
 	ck_assert(scene_logged("registered  write"));
 	ck_assert(scene_logged("SQPOLL      write"));
 	ck_assert(scene_logged("IOPOLL      read"));
-	/* A file is only read. */
+	/* A file is only read, not written. */
 	snprintf(path, sizeof(path), "%s/file", scene_dir);
 	f = fopen(path, "we");
 	ck_assert_ptr_nonnull(f);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_tenants.c - memory changes over between users whose programs live
+ * it_tenants.c - memory changes over between users with living programs
  *
  * One user's program has filled the pool with its KV; another user's asks for
- * what it is promised by memory.min.  It gets it, zeroed, while the first goes
- * on, from a first that answers nothing and is killed for it, and from a liar
- * that keeps the old memory mapped and must see nothing of the other's in it.
- * Not as root there is one user only, and nothing to test.  budget: 40 s
+ * its memory.min.  It gets the memory, zeroed, in three cases: the first
+ * program goes on; it answers no request and is killed for that; it lies and
+ * keeps the old memory mapped, but must see no word of the other user there.
+ * Without root there is only one user, and no test.  budget: 40 s
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -31,14 +31,14 @@
 #define MIN_BYTES	(4u << 20)
 #define MIN_TOKENS	3000u
 #define DEADLINE_MS	1000u
-#define OURS		0x5b	/* what the second user writes */
-#define THEIRS		0xa5	/* what the first has written */
+#define OURS		0x5b	/* byte that the second user writes */
+#define THEIRS		0xa5	/* byte that the first user has written */
 
 enum first_kind { HONEST, STUBBORN, LIAR };
 
 static struct rig rig;
 
-/* In a child: a failure is its exit status, and a line. */
+/* For a child: it prints a failed condition and exits with 1. */
 #define MUST(cond)							\
 do {									\
 	if (!(cond)) {							\
@@ -79,7 +79,7 @@ static struct kvmm *attach_as(uid_t uid, u64 min_bytes)
 	return k;
 }
 
-/* A sequence of @nr tokens that is READY. */
+/* Open a sequence of @nr tokens and wait until it is READY. */
 static u64 ready(struct kvmm *k, u32 nr, u32 seed, struct kvmm_seq_status *st)
 {
 	struct kvmm_open_arg arg = { .prompt_len = nr };
@@ -105,7 +105,7 @@ static bool all_are(const char *p, size_t len, int byte)
 	return p[0] == (char)byte && !memcmp(p, p + 1, len - 1);
 }
 
-/* See that its memory is zeroed (@fresh), write @byte to it, declare it. */
+/* Check that its memory is zero (@fresh), write @byte to it, declare it. */
 static void fill(struct kvmm *k, u64 seq, const struct kvmm_seq_status *st,
 		 u32 nr, int byte, bool fresh, u64 step)
 {
@@ -139,7 +139,7 @@ static void say(int fd)
 
 static bool was_mapped[64];
 
-/* Nothing of the other user's in what the liar kept; some of it is gone. */
+/* The kept mapping must have no byte of the other user; some extents must be gone. */
 static void check_kept(struct kvmm *k, const char *kept)
 {
 	const u64 size = kvmm_info(k)->extent_size;
@@ -151,11 +151,11 @@ static void check_kept(struct kvmm *k, const char *kept)
 		MUST(!memchr(kept + i * size, OURS, size));
 		gone += all_are(kept + i * size, size, 0);
 	}
-	/* Punched out: the memory is back although it is mapped. */
+	/* Punched out: the memory is free although it is still mapped. */
 	MUST(gone >= 2);
 }
 
-/* The pool as it is mapped now, once more. */
+/* Map the current pool a second time. */
 static char *keep_pool(struct kvmm *k)
 {
 	const u64 size = kvmm_info(k)->extent_size;
@@ -165,7 +165,7 @@ static char *keep_pool(struct kvmm *k)
 	u32 i;
 
 	MUST(kept != MAP_FAILED);
-	/* Where nothing is mapped yet there is nothing to keep. */
+	/* An extent that is not mapped yet cannot be kept. */
 	for (i = 0; i < nr; i++)
 		was_mapped[i] = mremap((char *)kvmm_pool(k) + i * size, 0, size,
 				       MREMAP_MAYMOVE | MREMAP_FIXED,
@@ -173,7 +173,7 @@ static char *keep_pool(struct kvmm *k)
 	return kept;
 }
 
-/* Fill the pool, say so on @up, and go on until @down says that it is over. */
+/* Fill the pool, write to @up, and go on until there is a byte in @down. */
 static void first_main(enum first_kind kind, int up, int down)
 {
 	struct kvmm *k = attach_as(0, 0);
@@ -202,7 +202,7 @@ static void first_main(enum first_kind kind, int up, int down)
 	_exit(0);
 }
 
-/* Ask for what is promised, and use it. */
+/* Ask for the protected memory, and use it. */
 static void second_main(void)
 {
 	struct kvmm *k = attach_as(OTHER_UID, MIN_BYTES);

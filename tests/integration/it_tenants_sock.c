@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_tenants_sock.c - tenants with sockets of their own
+ * it_tenants_sock.c - tenants with separate sockets
  *
- * Two programs of one user, each in namespaces of its own with nothing of the
- * daemon but the directory of one tenant bound into them, use the same names and
- * the same prompts.  Each reads and tries all that it can reach, and the other
- * is in none of it.  Then each quota at its limit, below it, and after it; and
- * sockets that stay when the daemon is killed.  budget: 40 s
+ * Two programs of one user run in separate namespaces, with only the directory
+ * of one tenant bound into each, and use the same names and the same prompts.
+ * Each reads and tries all that it can reach, and must find no trace of the
+ * other one.  Further tests have each quota at its limit, below it, and
+ * afterwards; and sockets that stay when the daemon is killed.  budget: 40 s
  */
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -37,7 +37,7 @@
 
 static struct rig rig;
 
-/* What both see, and the test. */
+/* Page that both programs and the test share. */
 static struct stage {
 	u32	step;		/* 1: blue has filled its cache, 2: green is done */
 	u64	token[2];	/* of blue's attachment */
@@ -45,7 +45,7 @@ static struct stage {
 	u32	client;
 } *stage;
 
-/* In a child: a failure is its exit status, and a line. */
+/* For a child: it prints a failed condition and exits with 1. */
 #define MUST(cond)							\
 do {									\
 	if (!(cond)) {							\
@@ -54,9 +54,9 @@ do {									\
 	}								\
 } while (0)
 
-/* ---- a program in its box ---- */
+/* ---- a program in a box ---- */
 
-/* Nothing of the run directory is left but @name's own, as @dir. */
+/* Leave nothing of the run directory but @name's part, as @dir. */
 static bool box_make(const char *name, char *dir)
 {
 	char from[64], own[BOX_PATH];
@@ -98,7 +98,7 @@ static struct kvmm *attach(const char *dir, const char *domain)
 	return k;
 }
 
-/* Compute the prompt that both use.  Return: tokens that were cached. */
+/* Compute the prompt of both programs.  Return: tokens that were cached. */
 static u32 compute(struct kvmm *k, u64 step)
 {
 	struct kvmm_open_arg arg = { .prompt_len = TOKENS };
@@ -130,7 +130,7 @@ static u32 compute(struct kvmm *k, u64 step)
 	return st.cached_len;
 }
 
-/* ---- all that can be read ---- */
+/* ---- all readable files ---- */
 
 static int view(const char *dir, const char *req, struct seq_file *out)
 {
@@ -142,7 +142,7 @@ static int view(const char *dir, const char *req, struct seq_file *out)
 	return err ? err : -status;
 }
 
-/* Every file below @dir/ of the tree, to @f. */
+/* Write every file below @dir/ of the tree to @f. */
 static void read_tree(const char *dir, const char *at, FILE *f)
 {
 	struct seq_file m;
@@ -172,7 +172,7 @@ static void read_tree(const char *dir, const char *at, FILE *f)
 	seq_free(&m);
 }
 
-/* What is not for it: refused, and in the text what it was told. */
+/* Ask for records of other tenants: all are refused, and the answers go to @f. */
 static void try_others(const char *dir, const char *other, FILE *f)
 {
 	static const char * const reqs[] = {
@@ -191,14 +191,17 @@ static void try_others(const char *dir, const char *other, FILE *f)
 	for (i = 0; i < ARRAY_SIZE(reqs); i++) {
 		snprintf(ask, sizeof(ask), reqs[i], name);
 		MUST(view(dir, ask, &m) < 0);
-		/* Its own words come back; what else is said, is said. */
+		/*
+		 * The daemon may repeat the program's own words; other words go
+		 * to @f.
+		 */
 		if (!strchr(reqs[i], '%'))
 			fprintf(f, "%s", seq_text(&m));
 	}
 	snprintf(ask, sizeof(ask), "cat client/%u/status", stage->client);
 	MUST(strcmp(other, "blue") || view(dir, ask, &m) < 0);
 	seq_free(&m);
-	/* Take over what the other has attached. */
+	/* Try to take over the attachment of the other program. */
 	wire_request(&req, "shared");
 	req.flags = KVMM_ATTACH_RESUME;
 	req.resume_epoch = stage->epoch;
@@ -207,7 +210,7 @@ static void try_others(const char *dir, const char *other, FILE *f)
 	MUST(strcmp(other, "blue") || wire_attach(&w, ask, &req) < 0);
 }
 
-/* Paths of others, and of operators, are not in its box, for root either. */
+/* Paths of other tenants and of operators are not in the box, even for root. */
 static void try_paths(const char *other)
 {
 	static const char * const names[] = {
@@ -236,7 +239,7 @@ static void wait_for(u32 step)
 	}
 }
 
-/* Pid 1 of its namespace, or an ordinary child. */
+/* It runs as pid 1 of its namespace, or as an ordinary child. */
 static void program_run(const char *dir, const char *me, const char *other,
 			bool boxed, FILE *f)
 {
@@ -244,7 +247,7 @@ static void program_run(const char *dir, const char *me, const char *other,
 	struct kvmm *k, *own;
 
 	snprintf(secret, sizeof(secret), SECRET_NAME "%s", me);
-	/* Wherever the test keeps its files: nobody else may pass there. */
+	/* That user may have no access to the directories above. */
 	MUST(!chdir(dir));
 	dir = ".";
 	if (boxed)
@@ -254,7 +257,7 @@ static void program_run(const char *dir, const char *me, const char *other,
 		wait_for(1);
 	k = attach(dir, "shared");
 	own = attach(dir, secret);
-	/* Both have it computed, and only one's own is found. */
+	/* Both programs compute it, and each finds only its own blocks. */
 	MUST(compute(k, 1) == 0);
 	MUST(compute(k, 2) > 0);
 	if (!strcmp(me, "blue")) {
@@ -269,7 +272,7 @@ static void program_run(const char *dir, const char *me, const char *other,
 	try_others(dir, other, f);
 	if (!strcmp(me, "green")) {
 		WRITE_ONCE(stage->step, 2);
-		/* Blue reads while green is there. */
+		/* Blue reads while green is attached. */
 		wait_for(3);
 	} else {
 		WRITE_ONCE(stage->step, 3);
@@ -280,7 +283,7 @@ static void program_run(const char *dir, const char *me, const char *other,
 	_exit(0);
 }
 
-/* Return: the child; *@boxed: whether it has namespaces of its own. */
+/* Return: pid of the child; *@boxed: whether to make namespaces. */
 static pid_t program_start(const char *me, const char *other, FILE *f,
 			   bool *boxed)
 {
@@ -306,7 +309,7 @@ static pid_t program_start(const char *me, const char *other, FILE *f,
 	_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 99);
 }
 
-/* May this machine make namespaces? */
+/* Does this machine allow namespaces? */
 static bool box_possible(void)
 {
 	int status;
@@ -378,7 +381,7 @@ START_TEST(test_two_boxes)
 		ck_assert_ptr_nonnull(strstr(text[i], "shared"));
 		ck_assert_msg(!strstr(text[i], i ? "blue" : "green"),
 			      "told of the other:\n%s", text[i]);
-		/* Nor that there is another of the name. */
+		/* The suffix would show that the name exists twice. */
 		ck_assert_ptr_null(strstr(text[i], "shared@"));
 		free(text[i]);
 		fclose(f[i]);
@@ -418,12 +421,12 @@ static void leave(struct wire *w)
 {
 	int err = wire_call(w, KVMM_OP_DETACH, 0, NULL, 0, NULL, 0);
 
-	/* The state may be seen before the answer. */
+	/* The state may change before the answer comes. */
 	MUST(!err || READ_ONCE(w->dctl->state) == KVMM_CLIENT_DETACHED);
 	wire_close(w);
 }
 
-/* Another tenant notices nothing. */
+/* Another tenant must not be affected. */
 static void others_work(void)
 {
 	struct wire w;
@@ -442,7 +445,7 @@ static void refused(int err, int want, const struct wire *w, const char *says)
 	MUST(strstr(w->rep.text, "tenant"));
 }
 
-/* In a process of its own, of which nothing is left. */
+/* Run @fn in a child, so that it leaves nothing behind. */
 static void in_child(void (*fn)(void))
 {
 	pid_t pid;
@@ -458,7 +461,7 @@ static void in_child(void (*fn)(void))
 	must_end(pid);
 }
 
-/* A figure of tenant q, by the column's place. */
+/* A figure of tenant q, from that column. */
 static u64 q_figure(u32 column)
 {
 	struct seq_file m;
@@ -492,7 +495,7 @@ static void nothing_left(void)
 {
 	u64 end = now_ms() + 10000;
 
-	/* Its own reader is one connection. */
+	/* The connection of this reader counts, too. */
 	while (q_figure(COL_CLIENTS) || q_figure(COL_CONNS) > 1 ||
 	       q_figure(COL_FDS)) {
 		ck_assert(now_ms() < end);
@@ -523,12 +526,12 @@ static void flood_conns(void)
 
 	for (i = 0; i < 3; i++)
 		MUST(!try_attach(&w[i], q_sock, "a"));
-	/* One that says nothing is a connection, until somebody needs it. */
+	/* A silent connection counts until its place is needed. */
 	mute[0] = wire_connect(q_sock, SOCK_SEQPACKET);
 	MUST(mute[0] >= 0);
 	nap_ms(50);
 	MUST(q_figure(COL_CONNS) == 5);
-	/* Readers are told, by a number and words. */
+	/* Connections of readers count, too. */
 	for (i = 1; i < 3; i++)
 		mute[i] = wire_connect(q_view, SOCK_STREAM);
 	nap_ms(50);
@@ -566,7 +569,7 @@ static pid_t haunt(void)
 	return pid;
 }
 
-/* Each of them is a descriptor of the daemon, which has not any number. */
+/* Each lingering client takes a descriptor of the daemon, which are limited. */
 static void flood_ghosts(void)
 {
 	u64 end = now_ms() + 10000 * time_scale();
@@ -576,7 +579,7 @@ static void flood_ghosts(void)
 
 	for (i = 0; i < 3; i++)
 		pid[i] = haunt();
-	/* For a second it is waited for the end of each. */
+	/* The daemon waits for the end of each for a second. */
 	while (!(err = try_attach(&one_more, q_sock, "a")) && now_ms() < end) {
 		leave(&one_more);
 		nap_ms(100);
@@ -584,7 +587,7 @@ static void flood_ghosts(void)
 	refused(err, -EUSERS, &one_more,
 		"tenant q has 3 processes that detached");
 	others_work();
-	/* Two: this process has become one of them. */
+	/* Kill two: this process has become a lingering one, too. */
 	for (i = 0; i < 2; i++)
 		MUST(!kill(pid[i], SIGKILL) &&
 		     waitpid(pid[i], NULL, 0) == pid[i]);
@@ -608,13 +611,13 @@ static void flood_readers(void)
 	MUST(send(s[0], "cat version\n", 12, MSG_NOSIGNAL) == 12);
 	MUST(recv(s[0], answer, sizeof(answer) - 1, 0) > 0);
 	MUST(!strncmp(answer, "ok ", 3));
-	/* The operator's own is another matter. */
+	/* The operator's socket has a separate limit. */
 	MUST(rig_value(&rig, "vmstat", "nr_domains") >= 0);
 	for (i = 0; i < 9; i++)
 		close(s[i]);
 }
 
-/* Silent connections keep nobody out, not even their own tenant. */
+/* Silent connections keep no other client out, not even of their own tenant. */
 static void flood_mute(void)
 {
 	u64 began = now_ms();
@@ -640,14 +643,14 @@ static void flood_domains(void)
 	others_work();
 	leave(&w[1]);
 	nap_ms(1500);
-	/* One that nobody uses makes place. */
+	/* An unused domain makes room. */
 	MUST(!try_attach(&w[2], q_sock, "c"));
 	MUST(q_figure(COL_DOMAINS) == 2);
 	leave(&w[2]);
 	leave(&w[0]);
 }
 
-/* Whoever acknowledges nothing gets so many, and then no more. */
+/* A client that does not acknowledge descriptors gets only so many. */
 static void flood_fds(void)
 {
 	u64 end = now_ms() + 10000;
@@ -659,7 +662,7 @@ static void flood_fds(void)
 	all = one.nr_ext;
 	MUST(all >= 6);
 	MUST(!try_attach(&two, q_sock, "a"));
-	/* Some of the first one's may come after its sequence is ready. */
+	/* Some extents may reach the first client after its sequence is ready. */
 	while (two.nr_ext < 3) {
 		MUST(now_ms() < end);
 		wire_extents(&one, true);
@@ -672,7 +675,7 @@ static void flood_fds(void)
 	MUST(two.nr_ext == 3);
 	MUST(q_figure(COL_FDS) == 3);
 	others_work();
-	/* It goes on as they are acknowledged; here by hand. */
+	/* It goes on with each acknowledgement; here they are sent by hand. */
 	while (two.nr_ext < all) {
 		struct kvmm_ack_arg a[WIRE_EXTENTS];
 		u32 i;
@@ -693,7 +696,7 @@ static void flood_fds(void)
 	leave(&one);
 }
 
-/* What is asked for is cut; users ask for nothing at all. */
+/* A tenant's request is cut to its limit; users get no memory.min at all. */
 static void ask_min(void)
 {
 	struct kvmm_attach_req req;
@@ -745,7 +748,7 @@ START_TEST(test_quota)
 }
 END_TEST
 
-/* ---- who may come in ---- */
+/* ---- owners and modes ---- */
 
 static void as_stranger(void)
 {
@@ -753,12 +756,12 @@ static void as_stranger(void)
 				.fd = -1 };
 
 	MUST(!chdir(rig.dir) && !setgid(STRANGER) && !setuid(STRANGER));
-	/* Its own door, and no other. */
+	/* It may use the socket of its own tenant, and no other. */
 	MUST(wire_connect("other/attach.sock", SOCK_SEQPACKET) >= 0);
 	MUST(wire_connect("q/attach.sock", SOCK_SEQPACKET) == -EACCES);
 	MUST(wire_connect("q/view.sock", SOCK_STREAM) == -EACCES);
 	MUST(wire_connect("view.sock", SOCK_STREAM) == -EACCES);
-	/* Its mode was opened by mistake: the daemon looks once more. */
+	/* That socket was opened by mistake: the daemon checks the user, too. */
 	MUST(kv_admin_ask(&adm, "drop_caches") == -ECONNABORTED);
 }
 
@@ -796,7 +799,7 @@ static void come_back(void)
 	leave(&w);
 }
 
-/* The daemon is killed: its sockets wait, and who connects meanwhile too. */
+/* The daemon is killed: its sockets stay, and new connections wait. */
 START_TEST(test_killed)
 {
 	struct stat before, after;

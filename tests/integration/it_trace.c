@@ -3,10 +3,10 @@
  * it_trace.c - trace, last_oom, kmsg and blockmap of a daemon at work
  *
  * A runtime works in a pool that is too small for it, with all events on, while
- * the files are read: every line is whole, known and in order, and what the
- * daemon's counters say happened is there.  Switches take 0 and 1 and nothing
- * else, by kvctl and, where something can be mounted, by a write; another user
- * finds neither the files nor the switches.
+ * the files are read.  Every line must be complete, known and in order, and the
+ * events that the daemon counts must appear.  Switches take 0 and 1 only, by
+ * kvctl and, where mounting is possible, by a write; another user finds neither
+ * the files nor the switches.
  * budget: 20 s
  */
 #define _GNU_SOURCE
@@ -92,7 +92,7 @@ static u32 event_of(const char *name, size_t len)
 	return 0;
 }
 
-/* One line.  Return: its event. */
+/* Check one line.  Return: its event. */
 static u32 want_line(const char *line, u64 *before)
 {
 	unsigned long long s, us;
@@ -115,7 +115,7 @@ static u32 want_line(const char *line, u64 *before)
 	return event;
 }
 
-/* Return: which events there are records of; *@written, how many there were. */
+/* Return: bits of the events with a record; *@written: number of records. */
 static u32 want_trace(const char *text, u64 *written)
 {
 	unsigned long long in, all, lost;
@@ -205,7 +205,7 @@ START_TEST(test_storm)
 	}
 	ck_assert_int_eq(job_wait(&j, 120 * time_scale()), 0);
 	want_others();
-	/* Off is off. */
+	/* Once switched off, no event is recorded. */
 	set("events/enable", "0", 0, "is set to 0");
 	text = cat("trace");
 	want_trace(text, &before);
@@ -220,7 +220,7 @@ START_TEST(test_storm)
 }
 END_TEST
 
-/* As kvmm-proc asks for whoever reads the mounted files. */
+/* Ask as kvmm-proc does for a reader of the mounted files. */
 static void refused(const char *req)
 {
 	char path[RIG_PATH + 16];

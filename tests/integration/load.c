@@ -2,7 +2,7 @@
 /*
  * load.c - two runtimes of one model at work on one daemon
  *
- * Prompts are written once a rig; their files stay for the next round.
+ * The prompts of a rig are written once; their files stay for the next round.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -2,10 +2,11 @@
 /*
  * pressure_load.c - many requests of every kind, drawn from their number
  *
- * Half of the prompts begin with one of four long texts; a quarter wants four
- * samples, a quarter is sampled from a seed, three flows send them, a third has
- * another priority.  Of a run that cuts, a tenth is cancelled, a tenth loses
- * one sample, a tenth has a deadline from none at all to what most keep.
+ * Half of the prompts begin with one of four long texts.  A quarter of the
+ * requests wants four samples, a quarter is sampled from a seed, three flows
+ * send them, a third has another priority.  In a run that cuts requests short,
+ * a tenth is cancelled, a tenth loses one sample, a tenth has a deadline, from
+ * an impossible one to one that most requests keep.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +29,7 @@ static s64 clock_ns(void)
 	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
 }
 
-/* ---- what is asked for ---- */
+/* ---- requests ---- */
 
 static u32 draw(u64 *state, u32 below)
 {
@@ -58,7 +59,7 @@ static void load_cut(struct load_req *q, u64 *rnd)
 			(s64)draw(rnd, 8) * draw(rnd, 8) * 20000000;
 }
 
-/* Everything but whether it is cut short, from @i alone. */
+/* All fields of a request except its end, from @i alone. */
 static void load_shape(struct load_req *q, u32 i, bool greedy)
 {
 	u64 rnd = i * 7919ull + 1;
@@ -87,7 +88,7 @@ static void load_shape(struct load_req *q, u32 i, bool greedy)
 		load_cut(q, &rnd);
 }
 
-/* ---- what comes ---- */
+/* ---- answers ---- */
 
 static void load_note_first(struct load_req *q)
 {
@@ -135,7 +136,7 @@ static void on_done(void *arg, const struct engine_done *done)
 		q->run->nr_over++;
 }
 
-/* Blocks that one at work would fill if there were enough. */
+/* Blocks that a running request would fill if there were enough. */
 static u32 load_fills(const struct load_req *q)
 {
 	const u32 full = q->c.nr / LOAD_BLOCK;
@@ -148,7 +149,7 @@ static u32 load_fills(const struct load_req *q)
 	return q->first ? sum : 0;
 }
 
-/* Forget those that are over, and see what the others want. */
+/* Remove finished requests from the list, and sum up the blocks of the others. */
 static void load_look(struct load_run *run)
 {
 	u32 i, nr = 0, sum = 0;

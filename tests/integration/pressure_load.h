@@ -3,9 +3,9 @@
  * pressure_load.h - many requests of every kind, drawn from their number
  *
  * The engine runs in the test's process against the rig's daemon, so the test
- * sees every token and may end anything between two of them.  What a request
- * asks for depends on its number alone; whether it is cut short (cancelled, in
- * whole or one sample of it, or by a deadline) is said for each run.
+ * sees every token and may end any request between two of them.  A request
+ * depends on its number alone.  Each run decides whether requests are cut
+ * short: cancelled, in whole or one sample of it, or ended by a deadline.
  */
 #ifndef TESTS_PRESSURE_LOAD_H
 #define TESTS_PRESSURE_LOAD_H
@@ -13,7 +13,7 @@
 #include "runtime/engine/engine.h"
 #include "tests/integration/harness.h"
 
-#define LOAD_PROMPT	128u	/* longest */
+#define LOAD_PROMPT	128u	/* of the longest prompt */
 #define LOAD_NEW	72u
 #define LOAD_N		4u
 #define LOAD_OPEN	96u	/* requests in the engine at once */
@@ -22,13 +22,10 @@
 #define LOAD_BLOCK	16u	/* tokens */
 #define LOAD_PRIORITIES	3u
 
-/*
- * Of a hundred requests, how many search with four beams; their tokens come
- * when they are over.
- */
+/* Requests of a hundred that search with four beams; their tokens come at their end. */
 #define LOAD_BEAMS	10
 
-/* One sample, as it came. */
+/* One sample of an answer. */
 struct load_sample {
 	u32			ids[LOAD_NEW];
 	u32			nr;
@@ -37,11 +34,11 @@ struct load_sample {
 };
 
 /**
- * struct load_req - one request and what came of it
+ * struct load_req - one request and its results
  * @cancel_at:  tokens of sample 0 after which it is cancelled, 0: never
  * @cancel_one: only this sample is; LOAD_N: all of them
- * @sent, @first: when, in ms; @first of any sample, 0: none came
- * @ended:      requests that had ended before its first token, since @sent
+ * @sent, @first: times in ms; @first: first token of any sample, 0: none
+ * @ended:      requests that ended between @sent and its first token
  */
 struct load_req {
 	struct load_run		*run;
@@ -58,12 +55,12 @@ struct load_req {
 };
 
 /**
- * struct load_run - one run of all of them
- * @greedy: no sampling, also where a request would
+ * struct load_run - one run of all requests
+ * @greedy: no sampling, also for requests that ask for it
  * @cut:    end some of them early
  * @open:   [@nr_open] those in the engine
- * @want:   most blocks that were wanted at once: the working set
- * @longest_ms, @longest_ended: of all waits, by priority
+ * @want:   most blocks that requests needed at once: the working set
+ * @longest_ms, @longest_ended: the longest wait, by priority
  * @stats:  of the engine
  */
 struct load_run {
@@ -83,7 +80,7 @@ struct load_run {
 	struct engine_stats	stats;
 };
 
-/* Run all of them against the daemon; each must end. */
+/* Run all requests against the daemon; each must end. */
 void load_play(struct load_run *run, struct rig *r, struct model *model);
 void load_free(struct load_run *run);
 

@@ -3,7 +3,7 @@
  * prompts.h - prompts for the integration tests
  *
  * Half of them begin with one long text, so that its blocks are shared; the
- * others have nothing in common.  A tag makes a set that no cache has seen.
+ * others have no prefix in common.  A tag makes a set that no cache has seen.
  */
 #ifndef TESTS_PROMPTS_H
 #define TESTS_PROMPTS_H

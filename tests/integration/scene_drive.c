@@ -2,9 +2,8 @@
 /*
  * scene_drive.c - run a scene of swap_scenes.h under a real kvmm-hold
  *
- * The program that drives is also the fake kvmm: kvmm-hold starts it again
- * under that name, in a directory of the test's own, and ends with its exit
- * code.
+ * The driver's program is also the fake kvmm: kvmm-hold starts it again under
+ * that name, in a new directory of the test, and ends with its exit code.
  */
 #include <check.h>
 #include <liburing.h>
@@ -15,7 +14,7 @@
 #include "tests/integration/throttle.h"
 
 char scene_dir[128];
-static pid_t run_id;		/* of the driver: names what a test leaves */
+static pid_t run_id;		/* pid of the driver, in the names of its tests' files */
 
 void scene_setup(void)
 {
@@ -36,7 +35,7 @@ void scene_teardown(void)
 	ck_assert_int_eq(system(cmd), 0);
 }
 
-/* The end of the log, as long as a message of libcheck may be. */
+/* The end of the log, as long as a message of libcheck may be; to be freed. */
 char *scene_log(void)
 {
 	char path[300], *all;
@@ -91,7 +90,7 @@ void scene_run(const char *scene, u32 engine, u32 n)
 
 	ck_assert_msg(code == 0, "%s (%s) ended with %d:\n%s", scene,
 		      engine_word[engine], code, log);
-	/* A sanitizer that speaks is a failure, whoever ended with 0. */
+	/* A report of a sanitizer is a failure, even if all processes ended with 0. */
 	ck_assert_msg(!strstr(log, "Sanitizer") && !strstr(log, "runtime error"),
 		      "%s", log);
 	free(log);
@@ -107,7 +106,7 @@ bool have_uring(void)
 	return true;
 }
 
-/* Engines by the index of a loop test; 0 where a machine lacks io_uring. */
+/* Engine by the index of a loop test; threads on a machine without io_uring. */
 u32 scene_engine(int i)
 {
 	if (i == 0 && !have_uring()) {
@@ -117,7 +116,7 @@ u32 scene_engine(int i)
 	return i == 0 ? SWAPD_ENGINE_URING : SWAPD_ENGINE_SYNC;
 }
 
-/* What a test that failed did not clean up. */
+/* Remove mounts, loop devices and files of failed tests. */
 void scene_sweep(void)
 {
 	const char *tmp = getenv("TMPDIR");

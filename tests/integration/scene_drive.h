@@ -9,9 +9,9 @@
 
 #include <kvmm/types.h>
 
-extern char scene_dir[128];	/* of the test that runs */
+extern char scene_dir[128];	/* of the current test */
 
-/* Once, before the first test, and after the last. */
+/* Call it before the first test; scene_sweep(): after the last one. */
 void scene_drive_init(void);
 void scene_sweep(void);
 
@@ -19,18 +19,18 @@ void scene_sweep(void);
 void scene_setup(void);
 void scene_teardown(void);
 
-/* Start hold with a scene; wait: exit code of hold. */
+/* Start hold with a scene; scene_wait() returns the exit code of hold. */
 pid_t scene_spawn(const char *scene, u32 engine, u32 n);
 int scene_wait(pid_t pid);
-/* Both; hold must end with 0, and no sanitizer may have spoken. */
+/* Both; hold must exit with 0, and no sanitizer may have reported a fault. */
 void scene_run(const char *scene, u32 engine, u32 n);
 
-/* The end of the log, to be freed; whether @text is in it. */
+/* The end of the log, to be freed; whether the log contains @text. */
 char *scene_log(void);
 bool scene_logged(const char *text);
 
 bool have_uring(void);
-/* Engines by the index of a loop test; threads where there is no io_uring. */
+/* Engine by the index of a loop test; threads on a machine without io_uring. */
 u32 scene_engine(int i);
 
 #endif /* TESTS_SCENE_DRIVE_H */

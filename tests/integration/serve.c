@@ -2,8 +2,8 @@
 /*
  * serve.c - a server under test
  *
- * The server listens on a port that the system chose and prints, so tests do
- * not fight over one.
+ * The server listens on a port that the system chose, and prints it, so that
+ * tests do not compete for one.
  */
 #include <dirent.h>
 #include <stdarg.h>
@@ -17,7 +17,7 @@ u32 serve_loops = 1;
 const char *serve_said(struct served *s)
 {
 	char *text = slurp(s->job.err);
-	const size_t n = strlen(text), most = 3000;	/* what a failure may say */
+	const size_t n = strlen(text), most = 3000;	/* longest text of a failure */
 
 	return n > most ? text + n - most : text;
 }
@@ -109,7 +109,7 @@ static u32 count_fds(struct served *s)
 
 u32 serve_fds(struct served *s)
 {
-	/* The figure is read over a connection, which is the one that is open. */
+	/* The figure is read over a connection, which is open meanwhile. */
 	while (serve_figure(s, "kvrt_http_connections") > 1)
 		nap_ms(10);
 	nap_ms(100);

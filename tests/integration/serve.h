@@ -9,8 +9,8 @@
 #include "tests/integration/http.h"
 
 /**
- * struct served - kvrt serve, running
- * @port: that it chose
+ * struct served - a running kvrt serve
+ * @port: port that it listens on
  */
 struct served {
 	struct rig	*rig;
@@ -18,31 +18,31 @@ struct served {
 	u32		port;
 };
 
-/* --loops of the servers started from now on, 1 unless told. */
+/* --loops of servers that are started from now on; 1 by default */
 extern u32 serve_loops;
 
 /*
  * Start kvrt serve of the demo model with more options, NULL-terminated, and
- * wait until it says where it listens.
+ * wait until it prints its port.
  */
 void serve_start(struct served *s, struct rig *r, ...);
-/* The end of what it said on stderr, for a failure's text. */
+/* The end of its stderr, for the text of a failure. */
 const char *serve_said(struct served *s);
 /* Wait until /ready answers @status; fails after @seconds. */
 void serve_await(struct served *s, int status, u32 seconds);
-/* End it with SIGTERM; it must end with 0. */
+/* End it with SIGTERM; it must exit with 0. */
 void serve_stop(struct served *s);
-/* Descriptors that it has open, without connections. */
+/* Number of its open descriptors, without connections. */
 u32 serve_fds(struct served *s);
-/* It must come back to so many, within two seconds. */
+/* That number must come back to @want within two seconds. */
 void serve_expect_fds(struct served *s, u32 want);
-/* A figure of /metrics, of the server or of its first model; fails when missing. */
+/* A figure of /metrics, of the server or of its first model; fails if it is missing. */
 double serve_figure(struct served *s, const char *name);
 /* kvrt_request_success_total of one finished_reason. */
 u32 serve_ended(struct served *s, const char *reason);
 /*
- * Wait until no request is being worked at and no block is held; fails after
- * @ms, longer where it is instrumented.
+ * Wait until no request runs and no block is held; fails after @ms, or later in
+ * instrumented builds.
  */
 void serve_await_idle(struct served *s, u32 ms);
 
@@ -50,11 +50,11 @@ void serve_await_idle(struct served *s, u32 ms);
 json_t *complete(struct served *s, const char *body);
 /* choices[i] of an answer. */
 json_t *choice(json_t *answer, size_t i);
-/* Its text, or the content of its message. */
+/* The text of the choice, or the content of its message. */
 const char *choice_text(json_t *answer, size_t i);
 /* usage.@name, or usage.prompt_tokens_details.@name. */
 s64 usage(json_t *answer, const char *name);
-/* POST must be answered with this status and an error that names @param. */
+/* A POST must get this status and an error that names @param. */
 void refused(struct served *s, const char *path, const char *body, int status,
 	     const char *param);
 

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * slow_file.c - a file that takes its time, or lies
+ * slow_file.c - a slow file, or one that lies
  *
- * A FUSE server of a file system that is one file, mounted on a file.  It
- * speaks the protocol itself, since it needs a dozen of its requests, and
- * serves one at a time: so they queue, as at a disk.  What is written lies in
- * memory of the server.
+ * A FUSE server of a file system with one file, mounted on a file.  It speaks
+ * the protocol itself, since it needs only a dozen requests, and serves them
+ * one at a time, so that they queue as at a disk.  The content is in the
+ * server's memory.
  *
- * A file that lies does so behind its first MiB, where a swap area has its
- * superblock: it fails, waits, keeps a part of what is written, or nothing,
- * and turns bits over; or it finds its disk full after so many pages.  The
- * tally is shared with the test.
+ * A file that lies is honest in its first MiB, where a swap area has its
+ * superblock.  Behind it the server fails a transfer, delays it, stores a part
+ * or nothing of the data, or flips bits; or the disk is full after a number of
+ * pages.  The test shares the tally.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -36,10 +36,10 @@
 #define HONEST_BYTES	(1u << 20)
 
 /**
- * struct slow_file - what the server knows
- * @bad:  how it lies; all 0: it does not
+ * struct slow_file - state of the server
+ * @bad:  the way in which it lies; all 0: it is honest
  * @full: a byte for each page: it was written
- * @used: how many were
+ * @used: number of such pages
  * @in:   the request: head, body, data
  */
 struct slow_file {
@@ -67,7 +67,7 @@ static void slow_answer(struct slow_file *f, int err, const void *body,
 		{ &out, sizeof(out) }, { (void *)(uintptr_t)body, len },
 	};
 
-	/* The kernel may have given the request up. */
+	/* The kernel may have given up the request. */
 	if (writev(f->fd, iov, err || !len ? 1 : 2) < 0 && errno != ENOENT)
 		_exit(1);
 }
@@ -102,7 +102,7 @@ static void slow_attr(struct slow_file *f)
 	slow_answer(f, 0, &out, sizeof(out));
 }
 
-/* As long as a disk of so many MiB/s would need. */
+/* Wait as long as a disk of that many MiB/s would. */
 static void slow_down(const struct slow_file *f, u32 bytes)
 {
 	if (f->mib)
@@ -122,7 +122,7 @@ static void bad_count(struct slow_file *f, enum shim_kind kind)
 	__atomic_fetch_add(&f->bad.tally->done[kind], 1, __ATOMIC_RELAXED);
 }
 
-/* What happens to this transfer. */
+/* Choose the fault of this transfer. */
 static u32 bad_pick(struct slow_file *f, const struct fuse_write_in *w, bool wr)
 {
 	static const u32 of_read[] = {
@@ -145,7 +145,7 @@ static u32 bad_pick(struct slow_file *f, const struct fuse_write_in *w, bool wr)
 	return kind;
 }
 
-/* Is there room for what is written?  A page that was written has its own. */
+/* Is there room for the data?  A page written before has room. */
 static bool bad_room(struct slow_file *f, u64 offset, u32 size)
 {
 	u64 page;
@@ -202,7 +202,7 @@ static void slow_one(struct slow_file *f)
 {
 	const struct fuse_open_out opened = {
 		.fh = 1,
-		/* What the page cache has nobody can lie about. */
+		/* Without direct I/O the page cache would hide the lies. */
 		.open_flags = f->bad.tally ? FOPEN_DIRECT_IO : 0,
 	};
 	const struct fuse_statfs_out statfs = {

@@ -2,13 +2,14 @@
 /*
  * soak_load.c - clients of a server that never rest
  *
- * Each client is a thread that draws what it does next: one of the known asks,
- * whose answer must be the one that was given when it was asked alone; a prompt
- * that nobody had before, which takes blocks from the cache; one that it leaves;
- * one that is no good.  It keeps its connection for some of them.
+ * Each client is a thread that draws its next action: a known request, which
+ * must get the same answer as when it was sent alone; a new prompt, which
+ * evicts cached blocks; a request that it leaves; a wrong request.  It keeps a
+ * connection for some of them.
  *
- * Threads of the test share nothing but what soak_load_learn() wrote before
- * they began, and @stop.  Counts of a client are its own; others read them.
+ * Threads of the test share only the results of soak_load_learn(), which are
+ * written before they start, and @stop.  A client writes its counts alone;
+ * others read them.
  */
 #include <pthread.h>
 #include <stdarg.h>
@@ -22,11 +23,11 @@
 #define TEXT_MAX	4096u
 #define BODY_MAX	4096u
 #define LONG_WORDS	200u
-#define WAIT_MS		600000u	/* who has a low priority waits behind all others */
+#define WAIT_MS		600000u	/* a low priority waits behind all others */
 #define COMPLETIONS	"/v1/completions"
 #define CHAT		"/v1/chat/completions"
 
-/* ---- what is asked ---- */
+/* ---- requests ---- */
 
 #define SHARED	"In the beginning there was a small house by the river, and in it lived an old man who had seen many winters. Every morning he went down to the water with a bucket, and every evening he told the children what he had seen there. "
 
@@ -39,9 +40,9 @@ static const char * const prompts[] = {
 };
 
 /**
- * struct form - a way to ask for a prompt
- * @fmt:    of the body, but for the brace at its end
- * @whole:  it does not go with stream
+ * struct form - a kind of request for a prompt
+ * @fmt:    format of the body, without the closing brace
+ * @whole:  it cannot be streamed
  */
 static const struct form {
 	const char	*path;
@@ -62,7 +63,7 @@ static const struct form {
 	{ CHAT, "{\"messages\":[{\"role\":\"user\",\"content\":\"%s\"}],\"temperature\":0,\"use_beam_search\":true,\"n\":3,\"max_tokens\":16", false },
 };
 
-/* No good; each is answered 4xx. */
+/* Wrong requests; each is answered 4xx. */
 static const struct wrong {
 	const char	*path;
 	const char	*body;
@@ -83,9 +84,9 @@ static const struct wrong {
 };
 
 /**
- * struct known - an ask and what is right
- * @choices: of the answer, as text
- * @text:    of each choice
+ * struct known - the right answer to a request
+ * @choices: choices of the answer, as text
+ * @text:    text of each choice
  */
 static struct known {
 	char	*choices;
@@ -93,8 +94,8 @@ static struct known {
 } known[ARRAY_SIZE(forms)][ARRAY_SIZE(prompts)];
 
 /**
- * struct client - asks all the time
- * @because: the first answer that was not as it must be, in words
+ * struct client - a thread that sends requests all the time
+ * @because: the first wrong answer, in words
  */
 static struct client {
 	pthread_t		thread;
@@ -128,7 +129,7 @@ static void wrong(struct client *c, const char *fmt, ...)
 	va_start(ap, fmt);
 	vsnprintf(c->because, sizeof(c->because), fmt, ap);
 	va_end(ap);
-	/* Never as if it were cut off in the middle. */
+	/* An empty text would mean that no answer was wrong. */
 	if (!c->because[0])
 		strcpy(c->because, "?");
 }
@@ -145,7 +146,7 @@ static char *choices_of(const char *answer)
 	return text;
 }
 
-/* Text of a choice, in whatever it lies. */
+/* Text of a choice, in any of its forms. */
 static const char *text_of(json_t *choice)
 {
 	json_t *t = json_object_get(choice, "text");
@@ -189,7 +190,7 @@ static void said_add(struct said *s, const char *event)
 	json_decref(v);
 }
 
-/* Events up to @most of them, with a pause of @ms each. */
+/* Read up to @most events, with a pause of @ms after each. */
 static void read_events(struct client *c, struct said *s, u32 most, u32 ms)
 {
 	char *event;
@@ -237,7 +238,7 @@ static void judge_whole(struct client *c, const struct known *k)
 	free(answer);
 }
 
-/* ---- what a client does ---- */
+/* ---- actions of a client ---- */
 
 static void hang_up(struct client *c)
 {
@@ -277,7 +278,7 @@ static void end_body(char *body, bool stream)
 		BODY_MAX - strlen(body) - 1);
 }
 
-/* Ask, and have the answer to its end. */
+/* Send a request, and read the answer to its end. */
 static void ask(struct client *c, const char *path, char *body, bool stream,
 		const struct known *k, u32 ms)
 {
@@ -326,7 +327,7 @@ static void do_known(struct client *c, bool slow)
 	    stream && slow ? 1 + draw(c, 40) : 0);
 }
 
-/* Words that nobody had before, often behind what others share. */
+/* Make a new prompt, often behind a shared beginning. */
 static void new_prompt(struct client *c, char *p, size_t len)
 {
 	static const char * const word[] = {
@@ -367,7 +368,7 @@ static void do_new(struct client *c)
 	ask(c, COMPLETIONS, body, draw(c, 2), NULL, 0);
 }
 
-/* It goes away, before the answer or within it. */
+/* Leave before the answer or within it. */
 static void do_leave(struct client *c)
 {
 	const u32 events = draw(c, 20);
@@ -405,11 +406,11 @@ static void do_wrong(struct client *c)
 		      text ? text : "");
 	free(text);
 	count(&c->n.refused);
-	/* The server need not keep such a connection. */
+	/* The server may close the connection after an error. */
 	hang_up(c);
 }
 
-/* Bytes that are no request, or only half of one: no answer is waited for. */
+/* Send bytes that are no request, or half of one; wait for no answer. */
 static void do_noise(struct client *c)
 {
 	static const char * const noise[] = {

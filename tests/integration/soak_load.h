@@ -8,15 +8,15 @@
 #include "tests/integration/serve.h"
 
 /**
- * struct soak_counts - what the clients did
- * @asked:     requests that were sent, whole
- * @whole:     of these, answered as a whole or by a stream to its end
- * @refused:   those that were no good, each answered with 4xx
- * @cancelled: those that the client left, before the answer or in its middle
+ * struct soak_counts - results of the clients
+ * @asked:     complete requests that were sent
+ * @whole:     of them, those answered completely or by a complete stream
+ * @refused:   wrong requests, each answered with 4xx
+ * @cancelled: requests that the client left, before the answer or in its middle
  * @streams:   of @whole
- * @compared:  of @whole, those that were the same as the first time
+ * @compared:  of @whole, those that equalled the first answer
  * @chats:     of @whole
- * @slow:      of @whole, read in sips
+ * @slow:      of @whole, read slowly
  * @opened:    connections
  * @longest:   ms until an answer began, at most
  */
@@ -33,15 +33,15 @@ struct soak_counts {
 	u64	longest;
 };
 
-/* Ask, one after the other, what is compared later. */
+/* Send all known requests one after the other, and keep their answers. */
 void soak_load_learn(struct served *s);
-/* So many clients ask from now on. */
+/* Start that many clients. */
 void soak_load_start(struct served *s, u32 clients);
-/* What they did so far. */
+/* Add up the counts so far. */
 void soak_load_counts(struct soak_counts *sum);
-/* Fails the test when a client was answered otherwise than it must be. */
+/* Fail the test if a client got a wrong answer. */
 void soak_load_judge(void);
-/* Each ends what it is at, then all of it is judged. */
+/* Let each client finish its action, then judge all of them. */
 void soak_load_stop(void);
 
 #endif /* TESTS_SOAK_LOAD_H */

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * step_actor.c - a client whose every byte follows from its tokens
+ * step_actor.c - a client that derives every byte from its tokens
  *
- * An actor is an attachment, a step number, and sequences whose ids follow
- * from a salt and a position, as every byte of their KV does.  So one that
- * finds blocks of another in the cache can tell whether they hold what was
- * computed for those tokens, whoever died while writing them.
+ * An actor is an attachment, a step number, and sequences.  The ids of a
+ * sequence follow from a salt and a position, and every byte of its KV follows
+ * from them.  So an actor that finds blocks of another client in the cache can
+ * check that they hold the values of those tokens, even if that client died
+ * while writing.
  *
  * It may be ended at any instruction: it takes no lock and writes no file.
- * What is not as it must be is written to the page that it shares.
+ * Errors are written to the shared page.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -30,7 +31,7 @@ bool actor_wrong(struct actor *a, const char *fmt, ...)
 	return false;
 }
 
-/* An answer that is not 0. */
+/* Check that an answer is 0. */
 bool actor_good(struct actor *a, const char *what, int err)
 {
 	return !err || actor_wrong(a, "%s: %s", what, strerror(-err));
@@ -56,7 +57,7 @@ void actor_ids(u32 *ids, u32 salt, u32 from, u32 nr)
 
 /* ---- memory ---- */
 
-/* Layer @layer of the block that holds @pos; NULL: there is none. */
+/* Layer @layer of the block that holds @pos; NULL if there is no block. */
 static char *block_at(struct actor *a, u32 s, u32 pos, u32 layer)
 {
 	const struct kvmm_attach_rep *r = kvmm_info(a->k);
@@ -112,7 +113,7 @@ bool actor_check(struct actor *a, u32 s, u32 to)
 	return true;
 }
 
-/* Copies that a grant asks for. */
+/* Make the copies that a grant asks for. */
 static void run_copy(struct actor *a, const struct kvmm_begin_res *res)
 {
 	const struct kvmm_attach_rep *r = kvmm_info(a->k);
@@ -128,7 +129,7 @@ static void run_copy(struct actor *a, const struct kvmm_begin_res *res)
 
 /* ---- verbs ---- */
 
-/* One request that libkvmm has no call for. */
+/* Send one request that libkvmm has no call for. */
 int actor_ask(struct actor *a, u16 op, const void *arg, u32 bytes)
 {
 	struct kvmm_done done = { .status = -EIO };
@@ -161,7 +162,7 @@ int actor_advise(struct actor *a, u32 s, u32 advice, u32 retain, u64 value)
 	return actor_ask(a, KVMM_OP_SEQ_ADVISE, &arg, sizeof(arg));
 }
 
-/* Wait until it is READY; what was found is in a->len. */
+/* Wait until the sequence is READY; its cached tokens are in a->len. */
 bool actor_ready(struct actor *a, u32 s)
 {
 	struct kvmm_seq_status st;
@@ -184,7 +185,7 @@ bool actor_ready(struct actor *a, u32 s)
 	return actor_wrong(a, "never ready, state %u", st.state);
 }
 
-/* Begin a step of sequences @first to @last, each from @start on. */
+/* Begin a step of sequences @first to @last, @ahead of their lengths. */
 bool actor_begin(struct actor *a, u32 first, u32 last, u32 ahead, u32 tokens)
 {
 	struct kvmm_begin_arg arg[4] = { { 0 } };
@@ -209,7 +210,7 @@ bool actor_begin(struct actor *a, u32 first, u32 last, u32 ahead, u32 tokens)
 	return actor_good(a, "STEP_BEGIN", ret);
 }
 
-/* End step @step: sequences @first to @last now have a->len. */
+/* End step @step: the lengths of sequences @first to @last are a->len. */
 bool actor_end(struct actor *a, u64 step, u32 first, u32 last, u32 tokens)
 {
 	struct kvmm_end_arg arg[4] = { { 0 } };

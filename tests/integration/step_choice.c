@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * step_choice.c - which points of a trace
+ * step_choice.c - choice of points in a trace
  *
- * Whatever the number asked for, the points taken are spread over what they
- * are taken from, and begin elsewhere in each run.  What is asked for oftener
- * than there are points comes round again: the daemon is never at the same
- * place twice.
+ * Any number of points is spread over all points of a kind, and begins at
+ * another one in each run.  When all of them were taken, the next round begins:
+ * the same point is useful again, since the daemon's state differs.
  */
 #include <stdlib.h>
 
@@ -32,7 +31,7 @@ static u32 choice_take(struct choice *c)
 {
 	const u64 of = min(c->of, c->nr), turn = c->turn++ % of;
 
-	/* Another round is of other points: some cannot be reached. */
+	/* The next round begins at another point: some points are never reached. */
 	if (!turn && c->turn > 1)
 		c->from = random_below(c->nr);
 	return c->at[(c->from + turn * c->nr / of) % c->nr];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step_choice.h - which points of a trace
+ * step_choice.h - choice of points in a trace
  */
 #ifndef TESTS_STEP_CHOICE_H
 #define TESTS_STEP_CHOICE_H
@@ -9,9 +9,9 @@
 
 /**
  * struct choice - points in an order that spreads any number of them
- * @at:   their indices
- * @turn: how many were taken
- * @of:   how many will be
+ * @at:   their indices in the trace
+ * @turn: points taken so far
+ * @of:   points to be taken
  */
 struct choice {
 	u32	*at;
@@ -24,10 +24,10 @@ struct choice {
 /**
  * struct campaign - @nr points of the trace
  *
- * Of five two are at stores, one is at a system call, and two are anywhere,
- * one phase after the other.
+ * Two of five are at stores, one is at a system call, and two are anywhere, one
+ * phase after the other.
  *
- * @hit: by point, those that were taken
+ * @hit: by point: it was taken
  */
 struct campaign {
 	const struct step_trace	*t;
@@ -41,9 +41,9 @@ struct campaign {
 void campaign_make(struct campaign *c, const struct step_trace *t, u32 nr);
 /* The point of turn @turn. */
 u32 campaign_take(struct campaign *c, u32 turn);
-/* One of a phase. */
+/* A point of phase @phase. */
 u32 campaign_take_of(struct campaign *c, u32 phase);
-/* Return: how many different points were taken. */
+/* Return: number of different points taken. */
 u32 campaign_end(struct campaign *c);
 
 #endif /* TESTS_STEP_CHOICE_H */

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * step_client.c - a client that goes through every verb, and an honest one
+ * step_client.c - a client that uses every verb, and an honest one
  *
- * A victim is forked, runs the scene and is ended by somebody else at any
- * instruction.  Before a phase that its tracer asked for it executes int3, and
- * nothing else tells it apart from one that nobody traces.
+ * A victim is forked, runs the scene and is ended by its tracer at any
+ * instruction.  Before a phase that the tracer chose it executes int3;
+ * otherwise it behaves like an untraced client.
  *
- * An honest client works in the same domain with ids that victims have too,
- * so that it finds their blocks in the cache, and looks at all it was given.
+ * An honest client works in the same domain with ids that victims have too, so
+ * that it finds their blocks in the cache, and checks all its memory.
  */
 #include <sys/mman.h>
 
@@ -115,7 +115,7 @@ static bool do_end(struct actor *a)
 	return actor_end(a, a->step, A, B, 0);
 }
 
-/* The second is begun while the first one runs, and goes on from it. */
+/* The second step begins while the first one is open, and continues it. */
 static bool do_steps(struct actor *a)
 {
 	const u32 at = a->len[A];
@@ -232,7 +232,7 @@ static bool do_over(struct actor *a)
 	return true;
 }
 
-/* ---- who runs them ---- */
+/* ---- the two clients ---- */
 
 static void enter(struct step_page *p, u32 phase)
 {
@@ -259,7 +259,7 @@ void step_scene(struct step_page *p, const char *socket, u32 salt)
 	}
 }
 
-/* One sequence from beginning to end; all its bytes are what they must be. */
+/* One sequence from beginning to end; all its bytes must be right. */
 static bool honest_round(struct actor *a)
 {
 	const u64 seqs[2] = { a->seq[A], a->seq[B] };

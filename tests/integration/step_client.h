@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step_client.h - a client that goes through every verb, and an honest one
+ * step_client.h - a client that uses every verb, and an honest one
  *
- * The scene is what a victim does: phase by phase, each known by a number in
- * memory that it shares with whoever traces it.  The honest client does the
- * same work all the time and looks at every byte that it is handed.
+ * A victim runs the scene phase by phase; the number of the phase is in memory
+ * that it shares with its tracer.  The honest client does the same work all the
+ * time and checks every byte of its memory.
  */
 #ifndef TESTS_STEP_CLIENT_H
 #define TESTS_STEP_CLIENT_H
@@ -46,16 +46,16 @@ enum step_phase {
 extern const char *const step_phase_name[STEP_NR];
 
 /**
- * struct step_page - what a scene and its tracer share
+ * struct step_page - memory that a scene and its tracer share
  * @phase:     enum step_phase, by the scene
  * @stop_mask: bit of each phase before which the scene traps
- * @done_mask: bit of each phase that went as it must
+ * @done_mask: bit of each phase that succeeded
  * @advice:    bit of each KVMM_ADV_ that was given
- * @seg_c:     where segment C lies in the scene, NULL: nowhere
- * @quit:      told to an honest client
- * @rounds:    of an honest client, each of them looked through
+ * @seg_c:     address of segment C in the scene, NULL: none
+ * @quit:      ends an honest client
+ * @rounds:    rounds of an honest client, each with a check of all bytes
  * @hits:      tokens that it found in the cache
- * @why:       what was not as it must be
+ * @why:       the first fault, in words
  */
 struct step_page {
 	u32		phase;
@@ -69,19 +69,19 @@ struct step_page {
 	char		why[160];
 };
 
-/* Shared by all processes that are forked from now on. */
+/* A page that all processes forked from now on share. */
 struct step_page *step_page_make(void);
 
 /**
  * step_scene() - attach, every verb, detach
  * @socket: path of the attach socket
- * @salt:   says which ids it computes; others of the same salt share them
+ * @salt:   determines its ids; clients with the same salt share blocks
  *
- * Ends at the first answer that an undisturbed client would not have.
+ * It ends at the first answer that an undisturbed client would not get.
  */
 void step_scene(struct step_page *p, const char *socket, u32 salt);
 
-/* Works until it is told to quit; false, with p->why, when a byte is wrong. */
+/* Work until @p->quit; false, with p->why, when a byte is wrong. */
 bool step_honest(struct step_page *p, const char *socket, u32 nr_salts);
 
 #endif /* TESTS_STEP_CLIENT_H */

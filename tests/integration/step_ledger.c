@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * step_ledger.c - is everything that a dead client had free again?
+ * step_ledger.c - check that all resources of a dead client are free again
  *
- * The daemon has noticed a death when it counts as many ends as attaches, has
- * no block open, pinned or in quarantine and no descriptor more than without
- * clients.  All of that comes soon by itself, and is waited for; then the
- * walkers must find the ledger whole.
+ * The daemon has handled a death when it counts as many ends as attaches, has
+ * no block open, pinned or in quarantine, and has the same descriptors as
+ * without clients.  The test waits for that; then the walkers must find no
+ * fault.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -30,7 +30,7 @@ static void ask(struct ledger *l, const char *req)
 			     seq_text(&l->text));
 }
 
-/* In the last answer; -1: it is not there. */
+/* Value in the last answer; -1: the key is missing. */
 static s64 value(struct ledger *l, const char *key)
 {
 	const size_t len = strlen(key);
@@ -55,7 +55,7 @@ s64 ledger_value(struct ledger *l, const char *file, const char *key)
 	return value(l, key);
 }
 
-/* Descriptors of the daemon but for extents, which stay for a while. */
+/* Descriptors of the daemon without extents, which stay for a while. */
 static u32 count_fds(pid_t pid)
 {
 	char dir[64], path[340], to[64];
@@ -77,7 +77,7 @@ static u32 count_fds(pid_t pid)
 	return nr;
 }
 
-/* What is still there of the dead; NULL: nothing. */
+/* A resource that dead clients still have; NULL: none. */
 static const char *rest_of(struct ledger *l)
 {
 	static const char *const gone[] = {
@@ -94,7 +94,7 @@ static const char *rest_of(struct ledger *l)
 		return "client_attach";
 	if (value(l, "nr_blocks_quarantine"))
 		return "nr_blocks_quarantine";
-	/* One that stays has some of these itself. */
+	/* Clients that stay have some of these themselves. */
 	for (i = 0; !l->others && i < ARRAY_SIZE(gone); i++)
 		if (value(l, gone[i]))
 			return gone[i];
@@ -163,11 +163,11 @@ void ledger_open(struct ledger *l, struct rig *r)
 	ck_assert_int_eq(kv_admin_path(l->view, l->admin, sizeof(l->admin)), 0);
 	l->kvmm = rig_daemon(r);
 	ck_assert_int_gt(l->kvmm, 0);
-	/* It has a socket of swapd's. */
+	/* The daemon has a socket to swapd. */
 	while (!ledger_value(l, "swapstat", "pid"))
 		usleep(LOOK_US);
 	ledger_drop(l);
-	/* The connections that asked are closed a moment later. */
+	/* The daemon closes the connections of these requests a moment later. */
 	nap_ms(50 * time_scale());
 	l->fds_alone = count_fds(l->kvmm);
 	l->fds = l->fds_alone;

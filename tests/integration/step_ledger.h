@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step_ledger.h - is everything that a dead client had free again?
+ * step_ledger.h - check that all resources of a dead client are free again
  *
- * Asked after every single death, so without starting a process.
+ * It runs after every single death, so it starts no process.
  */
 #ifndef TESTS_STEP_LEDGER_H
 #define TESTS_STEP_LEDGER_H
@@ -12,13 +12,13 @@
 #include "tests/integration/census.h"
 
 /**
- * struct ledger - a rig that is asked again and again
+ * struct ledger - a rig that is checked again and again
  * @kvmm:   its daemon
- * @fds:    descriptors that it has without victims, but for extents
- * @fds_alone: the same without anybody
- * @others: clients that are no victims and stay
- * @other_says: why one of them ended
- * @was:    all of the rig at the beginning
+ * @fds:    its descriptors without victims and without extents
+ * @fds_alone: the same without any client
+ * @others: clients that stay, other than victims
+ * @other_says: reason why one of them ended
+ * @was:    census of the rig at the beginning
  */
 struct ledger {
 	struct rig	*rig;
@@ -33,23 +33,24 @@ struct ledger {
 	struct census	was;
 };
 
-/* Of a rig that nobody is attached to: what it has now is what it may have. */
+/* Open a rig without clients: its current resources are the limit later on. */
 void ledger_open(struct ledger *l, struct rig *r);
-/* Nothing may be left of who came since: drops the caches and looks again. */
+/* Drop the caches: no resource of the clients since ledger_open() may be left. */
 void ledger_close(struct ledger *l);
 
 /* A number of the daemon's files; it must be there. */
 s64 ledger_value(struct ledger *l, const char *file, const char *key);
 
-/* Somebody who stays has attached, or gone. */
+/* Note that a client that stays has attached or ended. */
 void ledger_admit(struct ledger *l, u32 others);
 
 /*
- * Wait until the daemon knows that every victim is dead, then run the walkers.
- * @what: for a message: where the last one was ended
+ * Wait until the daemon has handled the death of every victim, then run the
+ * walkers.
+ * @what: place where the last one was ended, for a message
  */
 void ledger_settle(struct ledger *l, const char *what);
-/* Forget the cache: then all memory must be free. */
+/* Drop the cache: then all memory must be free. */
 void ledger_drop(struct ledger *l);
 
 #endif /* TESTS_STEP_LEDGER_H */

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * step_trace.c - a process that is ended at an instruction of one's choice
+ * step_trace.c - a process that is ended at a chosen instruction
  *
  * Stepping costs tens of microseconds an instruction, and a scene has some
- * hundred thousand of them, so a run is stepped for no more than it must be.
- * Most addresses come up once in a phase: a trap there stops the run at that
- * very point of the trace.  Points in loops are stepped to from the last
- * address before them that is such an anchor.
+ * hundred thousand of them, so only a short part of a run is stepped.  Most
+ * addresses occur once in a phase: a trap there stops the run at that point of
+ * the trace.  Such an address is an anchor.  Points in loops are stepped to
+ * from the last anchor before them.
  *
- * Traced processes are forked from this one and execute nothing, so addresses
- * are the same in all of them and their text can be read here.  An instruction
- * that repeats itself counts once.  Waiting differs from run to run (a client
- * that sleeps wakes up when it does): a run that never comes to its point is
- * stopped before the next phase.
+ * Traced processes are forked from this one and never call execve(), so
+ * addresses are the same in all of them and their text can be read here.  A
+ * repeated instruction counts once.  Waiting differs from run to run, as a
+ * client sleeps for different times: a run that misses its point is stopped
+ * before the next phase.
  *
- * A store to memory that the daemon sees is known by what it does: after each
- * step of the first run the used part of segment C is compared.
+ * A store to memory that the daemon sees is known by its effect: the first run
+ * compares the used part of segment C after each step.
  */
 #include <stddef.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ static void pc_set(pid_t pid, u64 pc)
 
 /*
  * Go on until the next stop.
- * Return: the signal that stopped it; 0: it ended.
+ * Return: the signal that stopped the process; 0: it ended.
  */
 static int go(struct step_victim *v, long request)
 {
@@ -74,7 +74,7 @@ static int go(struct step_victim *v, long request)
 		sig = WSTOPSIG(status);
 		if (sig == SIGTRAP || sig == CALL_STOP)
 			return sig;
-		/* Killed by the daemon, or a fault of its own: let it have it. */
+		/* Deliver a signal of the daemon, or a fault of the process. */
 	}
 }
 
@@ -198,10 +198,10 @@ int step_wait(struct step_victim *v)
 /* ---- learning ---- */
 
 /**
- * struct learner - what is known while a scene is stepped through
+ * struct learner - state while a scene is stepped through
  * @old:   segment C before the last step
- * @now:   and after it
- * @tail:  entries of the ring that were looked at
+ * @now:   segment C after it
+ * @tail:  ring entries read so far
  * @seen:  addresses of this phase
  * @cap:   room for points
  */
@@ -215,7 +215,7 @@ struct learner {
 	u32			cap;
 };
 
-/* Copy the used part of segment C: false while there is none. */
+/* Copy the used part of segment C; false if there is none yet. */
 static bool look_at_c(struct learner *l)
 {
 	struct iovec here = { .iov_base = l->now, .iov_len = WATCHED };
@@ -226,7 +226,7 @@ static bool look_at_c(struct learner *l)
 	       process_vm_readv(l->v->pid, &here, 1, &there, 1, 0) == WATCHED;
 }
 
-/* Requests that were published since. */
+/* Note the requests published since the last step. */
 static void note_ops(struct learner *l)
 {
 	const struct kvmm_client_ctl *ctl = (const void *)l->now;
@@ -236,7 +236,7 @@ static void note_ops(struct learner *l)
 		l->t->ops |= 1u << sqe[l->tail % SQ_ENTRIES].op;
 }
 
-/* Did the last step change what the daemon sees? */
+/* Did the last step change memory that the daemon sees? */
 static bool stored(struct learner *l)
 {
 	bool changed;
@@ -253,7 +253,7 @@ static bool stored(struct learner *l)
 	return changed;
 }
 
-/* The first time in this phase? */
+/* Is the address new in this phase? */
 static bool is_new(struct learner *l, u64 pc)
 {
 	u32 at = (u32)(pc * 0x9e3779b97f4a7c15ull >> 40) % SEEN_SLOTS, i;
@@ -303,7 +303,7 @@ static bool is_call(u64 pc)
 	return insn == INSN_SYSCALL;
 }
 
-/* One step, and what it tells of the point before it and the one after. */
+/* Take one step; it determines the kind of the point before it and of the one after. */
 static bool learn_step(struct learner *l)
 {
 	struct step_trace *t = l->t;
@@ -352,9 +352,9 @@ void step_forget(struct step_trace *t)
 	memset(t, 0, sizeof(*t));
 }
 
-/* ---- to a point ---- */
+/* ---- run to a point ---- */
 
-/* Run until @pc: false: it stopped before the next phase, or ended. */
+/* Run until @pc; false: the process stopped before the next phase, or ended. */
 static bool run_to(struct step_victim *v, u64 pc)
 {
 	long text;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * step_trace.h - a process that is ended at an instruction of one's choice
+ * step_trace.h - a process that is ended at a chosen instruction
  *
- * A scene is single-stepped once from beginning to end and each instruction
- * noted: that is a trace.  Another run of it is then ended at any point of the
- * trace: it runs freely to an instruction near before, by a trap, and is
- * stepped from there.
+ * A trace is a list of all instructions of a scene, which is single-stepped
+ * once from beginning to end.  Another run of the scene can be ended at any
+ * point of the trace: it runs freely to an instruction shortly before, by a
+ * trap, and is stepped from there.
  */
 #ifndef TESTS_STEP_TRACE_H
 #define TESTS_STEP_TRACE_H
@@ -14,7 +14,7 @@
 
 #include "tests/integration/step_client.h"
 
-/* What is about to happen at a point, or just happened. */
+/* The event at a point, next or just past. */
 enum step_kind {
 	STEP_OTHER,
 	STEP_STORE,	/* segment C changes, or just has */
@@ -22,10 +22,10 @@ enum step_kind {
 	STEP_KINDS,
 };
 
-/* Where a run is that was to come to a point. */
+/* Position of a run on its way to a point. */
 enum step_where {
-	STEP_GONE,	/* it never came by there, or went another way */
-	STEP_NEAR,	/* in that phase, as many instructions on */
+	STEP_GONE,	/* it missed the point, or took another path */
+	STEP_NEAR,	/* in the same phase, after as many instructions */
 	STEP_THERE,
 };
 
@@ -45,8 +45,8 @@ struct step_point {
 };
 
 /**
- * struct step_trace - all that a scene does
- * @nr:    points; those of a phase lie side by side
+ * struct step_trace - all instructions of a scene
+ * @nr:    points; those of a phase are neighbours
  * @first: the first one of each phase; [STEP_NR] is @nr
  * @ops:   bit of each KVMM_OP_ that was put into the ring
  */
@@ -66,33 +66,33 @@ struct step_victim {
 	struct step_page	*p;
 };
 
-/* NULL, or why nobody may be traced here. */
+/* NULL, or the reason why tracing is forbidden here. */
 const char *step_forbidden(void);
 
-/* Fork one that runs the scene, stopped at its very beginning. */
+/* Fork a process that runs the scene, stopped at its very beginning. */
 void step_start(struct step_victim *v, struct step_page *p, const char *socket,
 		u32 salt);
-/* Has somebody else killed it, and is it gone?  True once. */
+/* Has another process killed it, and has it ended?  True once. */
 bool step_was_killed(struct step_victim *v);
-/* End it, wherever it is. */
+/* End it at its current point. */
 void step_kill(struct step_victim *v);
 
 /* Step through a whole scene. */
 void step_learn(struct step_trace *t, struct step_victim *v);
 void step_forget(struct step_trace *t);
 
-/* Run to the beginning of a phase: false: it ended, or gave up, before. */
+/* Run to the beginning of a phase; false: it ended or failed before. */
 bool step_to_phase(struct step_victim *v, u32 phase);
 /* Run to point @i of the trace. */
 enum step_where step_to_point(struct step_victim *v,
 			      const struct step_trace *t, u32 i);
-/* On to the next entry to or exit from a system call: false: it ended. */
+/* Run to the next entry to or exit from a system call; false: it ended. */
 bool step_to_call(struct step_victim *v);
-/* On to the exit from system call @nr: false: it ended. */
+/* Run to the exit from system call @nr; false: it ended. */
 bool step_past_call(struct step_victim *v, long nr);
-/* Let it run, without waiting for anything. */
+/* Let it run without waiting. */
 void step_release(struct step_victim *v);
-/* Wait until it has ended; its status as of waitpid(). */
+/* Wait until it has ended.  Return: its status, as of waitpid(). */
 int step_wait(struct step_victim *v);
 
 #endif /* TESTS_STEP_TRACE_H */

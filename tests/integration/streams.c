@@ -2,9 +2,9 @@
 /*
  * streams.c - many event streams at once, read by one thread
  *
- * The server sends whole events in a chunk, and a chunk is judged when all of
- * it came.  A client that sips is not asked for what comes: it reads a few
- * bytes whenever its time has come.
+ * The server sends complete events in a chunk, and a chunk is judged when it
+ * has arrived completely.  A slow client reads a few bytes at its times,
+ * regardless of arrivals.
  */
 #include <arpa/inet.h>
 #include <jansson.h>
@@ -62,7 +62,7 @@ static void wrong(struct stream *s, const char *what, const char *more)
 		snprintf(s->why, sizeof(s->why), "%s: %.120s", what, more);
 }
 
-/* ---- what comes ---- */
+/* ---- events ---- */
 
 static void take_choice(struct stream *s, json_t *choice)
 {
@@ -116,7 +116,7 @@ static void take_event(struct streams *all, struct stream *s, const char *p,
 	s->last = now;
 }
 
-/* A chunk: whole events, each with an empty line behind it. */
+/* Judge a chunk: complete events, each with an empty line behind it. */
 static void take_chunk(struct streams *all, struct stream *s, const char *p,
 		       size_t n)
 {
@@ -134,7 +134,7 @@ static void take_chunk(struct streams *all, struct stream *s, const char *p,
 	}
 }
 
-/* Judge what is whole of @p.  Return: bytes of it, 0 for none. */
+/* Judge a complete chunk at @p.  Return: its bytes, 0 if it is incomplete. */
 static size_t take(struct streams *all, struct stream *s, const char *p,
 		   size_t n)
 {

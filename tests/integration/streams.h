@@ -2,9 +2,9 @@
 /*
  * streams.h - many event streams at once, read by one thread
  *
- * Clients of /v1/completions that ask for a stream with token ids.  Chunks,
- * events and JSON are judged as they come; what is wrong is kept as a line, so
- * that a test can say which stream it was.
+ * Clients of /v1/completions ask for a stream with token ids.  Chunks, events
+ * and JSON are judged as they arrive.  The first fault is kept as a line, so
+ * that a test can name the stream.
  */
 #ifndef TESTS_STREAMS_H
 #define TESTS_STREAMS_H
@@ -17,18 +17,18 @@
 /**
  * struct stream - one client
  * @fd:     -1: none
- * @in:     bytes that came and are not judged yet, @len of them
- * @nr_ids: of @ids, which it was told so far
- * @text:   of all its events
+ * @in:     bytes received and not judged yet, @len of them
+ * @nr_ids: of @ids, received so far
+ * @text:   text of all its events
  * @began:  its first event came
  * @done:   "[DONE]" came
  * @over:   the answer is complete, chunks and all
  * @finish: its finish_reason, "" before
- * @why:    what was wrong, "" for nothing
- * @last:   when its last event came, in ns
- * @sip_ms: it reads a little every so many ms; 0: what comes
- * @next_sip: when, by now_ms()
- * @gone_at: when it leaves, by now_ms(); 0: never
+ * @why:    the first fault, "" for none
+ * @last:   time of its last event, in ns
+ * @sip_ms: it reads a little every so many ms; 0: all that arrives
+ * @next_sip: next time, by now_ms()
+ * @gone_at: time to leave, by now_ms(); 0: never
  * @tag, @tokens: of the caller
  */
 struct stream {
@@ -54,10 +54,10 @@ struct stream {
 };
 
 /**
- * struct streams - all of them
- * @at_once: most that had begun and were not over
+ * struct streams - all streams
+ * @at_once: most streams that had begun and were not over
  * @gaps:    microseconds between two events of a stream, the first @nr_gaps
- * @ended:   streams that were over, or had gone as they were to
+ * @ended:   streams that were over, or left at their time
  */
 struct streams {
 	struct stream	*s;
@@ -76,18 +76,18 @@ void streams_init(struct streams *all, u32 nr);
 void streams_free(struct streams *all);
 
 /*
- * Connect and ask; @prompt needs no escapes.  With @sip_ms the receive buffer
- * is as small as can be.
+ * Connect and send the request; @prompt needs no escapes.  With @sip_ms the
+ * receive buffer is minimal.
  */
 void stream_begin(struct streams *all, struct stream *s, u32 port,
 		  const char *prompt, u32 tokens, u32 sip_ms);
-/* Close it, wherever it is. */
+/* Close it at its current state. */
 void stream_end(struct streams *all, struct stream *s);
 
-/* Read what comes, for at most @ms. */
+/* Read arriving bytes, for at most @ms. */
 void streams_turn(struct streams *all, u32 ms);
 
-/* Median and 99th of a hundred of the gaps, in microseconds; 0 without any. */
+/* Median and 99th percentile of the gaps, in microseconds; 0 without any. */
 void streams_gaps(struct streams *all, u32 *median, u32 *p99);
 
 #endif /* TESTS_STREAMS_H */

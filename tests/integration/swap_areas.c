@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * swap_areas.c - files and devices that are and are not areas
+ * swap_areas.c - files and devices that are areas, and others that are refused
  *
- * An area that is refused leaves its file as it was.
+ * A refused area leaves its file unchanged.
  */
 #include <sys/file.h>
 #include <sys/resource.h>
 
 #include "tests/integration/swap_scenes.h"
 
-/* Add area 1; the answer must be @want and say @word. */
+/* Add area 1; the answer must be @want, with @word in its text. */
 static void area_want(struct scene *s, int fd, u64 bytes, u32 flags,
 		      const u8 *uuid, int want, const char *word)
 {
@@ -67,7 +67,7 @@ static void refused_sizes(struct scene *s)
 		    "a refused file has %lld bytes", (long long)st.st_size);
 	area_want(s, fd, 4u << 20, 4, NULL, -EINVAL, "unknown flags");
 	area_want(s, fd, 4u << 20, 0, NULL, 0, "");
-	/* As it is, without a size. */
+	/* With its current size. */
 	area_want(s, fd, 0, 0, NULL, 0, "");
 	close(fd);
 }
@@ -88,7 +88,7 @@ static void refused_contents(struct scene *s)
 	scene_check(pread(fd, back, sizeof(back), 5000) == sizeof(back) &&
 		    !memcmp(text, back, sizeof(back)), "the file was changed");
 	area_want(s, fd, 4u << 20, SWAPD_AREA_FORCE, NULL, 0, "");
-	/* Now it is an area, and may be taken again. */
+	/* Now it is an area, and may be added again. */
 	area_want(s, fd, 4u << 20, 0, NULL, 0, "");
 	close(fd);
 }
@@ -100,13 +100,13 @@ static void refused_used(struct scene *s)
 	pid_t pid;
 	char c;
 
-	/* By another path to the same file, and by the same descriptor. */
+	/* The same file by another path, and by the same descriptor. */
 	area_want(s, fd, 8u << 20, 0, NULL, -EBUSY, "area 0 already");
 	area_want(s, s->area_fd, 8u << 20, 0, NULL, -EBUSY, "area 0 already");
 	close(fd);
 	scene_check(sc_area_add(&s->c, 0, s->area_fd, 0, 0, NULL, &a) == -EEXIST,
 		    "index 0 twice: %s", a.text);
-	/* Another daemon has it. */
+	/* Another daemon uses it. */
 	scene_check(!pipe2(p, O_CLOEXEC), "pipe");
 	pid = fork();
 	if (!pid) {
@@ -165,7 +165,7 @@ void scene_areas(struct scene *s)
 
 /*
  * A disk without room: "small" is a directory on a small file system, or the
- * limit on the size of files is low.  The file is not left behind longer.
+ * limit on the size of files is low.  The file must not be longer afterwards.
  */
 void scene_full(struct scene *s)
 {
@@ -192,8 +192,9 @@ void scene_full(struct scene *s)
 }
 
 /*
- * The same with a file that has its size and holes: what some file systems
- * put into holes before they say "full" stays there, and the disk is full.
+ * The same with a file that has its size and holes.  Some file systems write
+ * into holes before they report a full disk: these bytes stay, and the disk is
+ * full.
  */
 void scene_holes(struct scene *s)
 {
@@ -219,13 +220,13 @@ void scene_holes(struct scene *s)
 }
 
 /*
- * A block device, its number in the environment: @n 0: free; 1: mounted; 2:
- * below a loop device that is opened exclusively by somebody else.
+ * A block device, its path in the environment.  @n 0: free; 1: mounted; 2:
+ * below a loop device that another process has opened exclusively.
  */
 void scene_device(struct scene *s)
 {
 	const char *path = getenv("SCENE_DEVICE");
-	/* As kvctl does. */
+	/* Like kvctl. */
 	int fd = open(path ? path : "", O_RDWR | O_CLOEXEC |
 		      (s->n == 1 ? 0 : O_EXCL));
 	struct swapd_answer a;

@@ -1,25 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * swap_death.c - swapd is killed under load, and kvmm
+ * swap_death.c - swapd is killed under load, and so is kvmm
  *
- * The storm knows what every slot of the area must hold, and keeps a mark in
- * every host slot that it got back.  So it sees
+ * The storm knows the right content of every slot of the area, and keeps a mark
+ * in every free host slot.  So it detects
  *
- *   - a request that nobody ends (it waits for all of them);
+ *   - a request that never ends (it waits for all of them);
  *   - a transfer that goes on after its slot was given back: a late read
- *     overwrites the mark in the host slot, a late write of a host slot that
- *     holds a mark by then, or of an older generation, makes the area's slot
- *     bad;
- *   - a completion that lies: what was said to be written is read again, also
- *     what only hold's raw completion said; and what hold declared not issued
- *     must have left the older generation whole.
+ *     overwrites the mark in the host slot; a late write of a marked host slot,
+ *     or of an older generation, makes the area's slot bad;
+ *   - a completion that lies: each block reported as written is read again, also
+ *     if only hold's raw completion reported it; a request that hold declared
+ *     not issued must have left the older generation whole.
  */
 #include "tests/integration/swap_scenes.h"
 
 #define HOSTS		48
 #define AREAS		160
 #define SLOT_BYTES	(256u << 10)
-#define RUN		6	/* neighbours asked for at once, at most */
+#define RUN		6	/* neighbours requested at once, at most */
 #define MARK(h)		(0x6d61726b00000000ull + (h))
 #define FULL_CHECK_EVERY 4
 
@@ -43,9 +42,9 @@ struct host_slot {
 static struct area_slot area[AREAS];
 static struct host_slot host[HOSTS];
 static u64 next_generation;
-static u32 nr_limbo;		/* requests that a death found unfinished */
-static u32 nr_host_again;	/* their host slots that were used again */
-static u32 nr_area_again;	/* and area slots */
+static u32 nr_limbo;		/* requests that were unfinished at a death */
+static u32 nr_host_again;	/* their host slots used again later */
+static u32 nr_area_again;	/* and their area slots */
 
 static u8 *host_payload(struct scene *s, u32 h)
 {
@@ -86,11 +85,14 @@ static void write_ended(struct scene *s, struct host_slot *h, enum sc_how how,
 		a->valid = true;
 		break;
 	case SC_OLD:
-		/* Or an error, as -ECANCELED for what waited for a thread. */
+		/*
+		 * Or an error, such as -ECANCELED for a request that waited for
+		 * a thread.
+		 */
 		a->valid = status == (int)a->len;
 		break;
 	case SC_DRAINED:
-		/* Threads may have been in the middle of it. */
+		/* With threads, the transfer may have been half done. */
 		if (s->c.engine == SWAPD_ENGINE_URING)
 			*a = h->before;
 		else
@@ -132,14 +134,14 @@ static void storm_done(struct swapc *c, const struct swapd_req *req, void *arg,
 		h->limbo = true;
 		area[h->area].limbo = true;
 	}
-	/* From now on nobody may touch it. */
+	/* From now on no transfer may touch the slot. */
 	host_mark(s, (u32)(h - host));
 	s->nr_done++;
 }
 
 /* ---- load ---- */
 
-/* @whole: as long as its place, so its neighbours may share its transfer. */
+/* @whole: as long as its slot, so that its neighbours may share its transfer. */
 static void storm_write(struct scene *s, u32 h, u32 a, bool whole)
 {
 	struct area_slot *slot = &area[a];
@@ -171,7 +173,7 @@ static void storm_read(struct scene *s, u32 h, u32 a)
 	sc_submit(&s->c, &r, &host[h]);
 }
 
-/* Between a host slot and an area slot, if both are idle. */
+/* A request between a host slot and an area slot, if both are idle. */
 static bool storm_request(struct scene *s, u32 h, u32 a, bool read, bool whole)
 {
 	if (h >= HOSTS || a >= AREAS || host[h].busy || area[a].busy ||
@@ -191,7 +193,7 @@ static bool storm_request(struct scene *s, u32 h, u32 a, bool read, bool whole)
 	return true;
 }
 
-/* Neighbours, from one end or the other, as far as they are idle. */
+/* Requests for neighbours, upwards or downwards, as far as they are idle. */
 static void storm_run(struct scene *s)
 {
 	u32 h = scene_random(s, HOSTS), a = scene_random(s, AREAS), i;
@@ -216,7 +218,7 @@ static void storm_kill(struct scene *s)
 	if (now < next || s->c.control < 0)
 		return;
 	next = 0;
-	/* Sometimes the next one dies before it says a word. */
+	/* Sometimes the next swapd is killed before its first message. */
 	s->c.kill_at_up = !scene_random(s, 6);
 	kill(s->c.pid, SIGKILL);
 }
@@ -228,7 +230,7 @@ static void storm_settle(struct scene *s)
 	s->c.kill_at_up = false;
 	scene_check(sc_quiet(&s->c, 120000), "%u requests out, %u in limbo: for ever",
 		    s->c.nr_out, s->c.nr_limbo);
-	/* The last one may have been killed a moment ago. */
+	/* The last swapd may have been killed a moment ago. */
 	do {
 		sc_await_serving(&s->c);
 		sc_poll(&s->c, 50);
@@ -246,7 +248,7 @@ static void storm_settle(struct scene *s)
 	}
 }
 
-/* @n deaths, by signal here or by a fault point there. */
+/* @n deaths, by a signal from here or by a fault point in swapd. */
 void scene_storm(struct scene *s)
 {
 	const bool faults = getenv("KVMM_FAULT");
@@ -271,7 +273,7 @@ void scene_storm(struct scene *s)
 		sc_poll(&s->c, s->c.nr_out == HOSTS ? 5 : 1);
 	}
 	if (faults) {
-		/* The last life is that of a swapd which may die yet. */
+		/* The current swapd may die at a fault point, too. */
 		for (i = 0; i < 200 && s->c.nr_limbo; i++)
 			sc_poll(&s->c, 50);
 		scene_check(!s->c.nr_limbo, "%u in limbo for ever",
@@ -299,7 +301,7 @@ static void del_done(struct swapc *c, const struct swapd_req *req, void *arg,
 	s->nr_done += !status;
 }
 
-/* An area goes while requests are on their way: each is done or refused. */
+/* An area is removed with requests under way: each succeeds or is refused. */
 void scene_del(struct scene *s)
 {
 	struct swapd_answer a;
@@ -341,9 +343,9 @@ static void any_done(struct swapc *c, const struct swapd_req *req, void *arg,
 }
 
 /*
- * kvmm dies with requests in flight, @n times: each time swapd is gone, the
- * next kvmm finds nothing of the old one kept but the area's file, and a swapd
- * that was started when the old one's transfers were over.
+ * kvmm dies with requests in flight, @n times.  Each time swapd ends, and the
+ * next kvmm finds only the descriptor of the area's file, and a new swapd that
+ * was started when the old one's transfers were over.
  */
 void scene_reborn(struct scene *s)
 {
@@ -363,7 +365,7 @@ void scene_reborn(struct scene *s)
 	scene_check(!kept || !waits || start >= (u64)atoi(waits),
 		    "the next swapd came after %llu ms",
 		    (unsigned long long)start);
-	/* The lock on the file is that of the descriptor which hold kept. */
+	/* The file is locked through the descriptor that hold kept. */
 	s->area_fd = kept ? s->c.kept_area :
 			    scene_file(s, "area", O_RDWR | O_CREAT);
 	s->area_bytes = SWAPD_RESERVED_BYTES + 64ull * SLOT_BYTES;
@@ -378,7 +380,7 @@ void scene_reborn(struct scene *s)
 	sc_kick(&s->c);
 	fprintf(stderr, "reborn: up after %llu ms, swapd pid %d\n",
 		(unsigned long long)start, s->c.pid);
-	/* On a slow disk: when the kernel has as many as it may. */
+	/* On a slow disk: wait until the kernel has as many requests as it takes. */
 	if (waits)
 		usleep(30000 * (scale ? (u32)atoi(scale) : 1));
 	if ((u64)st.st_size < s->n)
@@ -386,7 +388,7 @@ void scene_reborn(struct scene *s)
 	scene_check(sc_quiet(&s->c, 60000), "requests without an answer");
 }
 
-/* A swapd that says what is wrong and ends is not started again. */
+/* A swapd that ends with an error is not started again. */
 void scene_ended(struct scene *s)
 {
 	struct swapd_msg m = { .op = SWAPD_AREA_DEL, .magic = 1 };
@@ -400,11 +402,11 @@ void scene_ended(struct scene *s)
 	for (i = 0; i < 5; i++)
 		sc_poll(&s->c, 50);
 	scene_check(s->c.control < 0, "started again");
-	/* Asked anew, it comes. */
+	/* A new request to hold starts it. */
 	s->c.gone = false;
 	sc_put(&s->c, HOLD_SWAP_RUN, ++s->c.run, s->c.value, -1);
 	sc_await_serving(&s->c);
-	/* Another wish, another swapd. */
+	/* Other parameters need another swapd. */
 	i = s->c.generation;
 	s->c.value = HOLD_SWAP_VALUE(4, SWAPD_ENGINE_SYNC, 2, 0);
 	sc_put(&s->c, HOLD_SWAP_RUN, ++s->c.run, s->c.value, -1);
@@ -415,8 +417,8 @@ void scene_ended(struct scene *s)
 }
 
 /*
- * More old completions than fit into a socket that nobody reads for a while:
- * hold keeps them, and serves its other duties.
+ * A stopped kvmm leaves more old completions than fit into its socket: hold
+ * keeps them, and goes on with its other duties.
  */
 void scene_deaf(struct scene *s)
 {
@@ -435,7 +437,7 @@ void scene_deaf(struct scene *s)
 		sc_submit(&s->c, &r, NULL);
 	}
 	sc_kick(&s->c);
-	/* Stopped, it cannot take completions; killed, it never will. */
+	/* A stopped swapd takes no completions, and a killed one never will. */
 	while (!sc_counter(&s->c, SWAPD_CNT_submits) && s->engine !=
 	       SWAPD_ENGINE_SYNC && !READ_ONCE(s->c.ctl->cpl_tail))
 		;
@@ -450,7 +452,7 @@ void scene_deaf(struct scene *s)
 		s->c.ended[SC_DRAINED]);
 }
 
-/* A disk that takes longer than --slow-ms is told, while it is slow. */
+/* A disk slower than --slow-ms is reported while it is slow. */
 void scene_slow(struct scene *s)
 {
 	struct swapd_req r;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * swap_depth.c - a read now and then among writes without end
+ * swap_depth.c - occasional reads among endless writes
  *
- * There are always more writes than swapd may give to the kernel.  What each
- * read took, from the request to its completion, and how much was moved in all
- * is told at the end; who runs it compares that with another way to choose the
- * depth.  Places are not neighbours, so no transfer is shared.
+ * There are always more writes than swapd may give to the kernel.  At the end
+ * the scene prints the time of each read, from the request to its completion,
+ * and the bytes moved in all.  The test compares that with another choice of
+ * the depth.  Places are not neighbours, so no transfer is shared.
  */
 #include "tests/integration/swap_scenes.h"
 
@@ -63,7 +63,7 @@ static void submit(struct scene *s, u32 op, u32 a)
 		reads_out++;
 }
 
-/* No two neighbours: every other place behind those that are read. */
+/* No two places are neighbours: every other place behind the read ones. */
 static void submit_write(struct scene *s)
 {
 	u32 a;

@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * swap_faults.c - a disk that lies, under a kvmm that knows what is right
+ * swap_faults.c - a disk that lies, under a kvmm that knows the right content
  *
- * The scene knows what every place of the area must hold, writes and reads at
- * random, and believes what swapd says: what was written counts as there, what
- * could not be read is lost and computed again.  So it sees
+ * The scene knows the right content of every place of the area, writes and
+ * reads at random, and trusts swapd's answers: a block reported as written is
+ * there, an unreadable block is lost and recomputed.  So it detects
  *
- *	a wrong block served	what a read brings is compared, every word
+ *	a wrong block served	every word of a read block is compared
  *	a request that hangs	it waits for all of them, at the end
  *	a leaked slot		every host slot and place is used to the end
  *	a late transfer		host slots that came back carry a mark
- *	a false alarm		what is found is not more than was done
+ *	a false alarm		reads find no more faults than were made
  *
- * Identities are made as alike as the core may make them: one domain, one
- * owner's hash, generations that count up at each place by itself.  So each
- * check of swapd is alone with its kind of lie: two places differ in nothing
- * but the offset, two writes of a place in nothing but the generation.
+ * Identities are as similar as the core may make them: one domain, one owner's
+ * hash, generations that count up at each place separately.  So only one check
+ * of swapd can find each kind of lie: two places differ only in the offset, two
+ * writes of a place only in the generation.
  *
- * Who lies is the shim in swapd, or a file that does; both keep a tally
- * (SCENE_TALLY) which the scene reads, and switches off at the end: then
- * everything must be right again.
+ * The shim in swapd lies, or a file does.  Both keep a tally (SCENE_TALLY),
+ * which the scene reads.  At the end it switches the lies off: then all content
+ * must be right again.
  */
 #include "tests/integration/swap_scenes.h"
 
@@ -30,7 +30,7 @@
 #define PLACE_BYTES	(64u << 10)
 #define MARK(h)		(0x6d61726b00000000ull + (h))
 #define BATCH		24
-#define RUN		6	/* neighbours asked for at once, at most */
+#define RUN		6	/* neighbours requested at once, at most */
 #define HANG_NS		60000000000ull
 
 struct place {
@@ -46,14 +46,14 @@ struct host {
 	bool	marked;
 };
 
-/* What the requests ended with. */
+/* Results of the requests. */
 struct sums {
 	u32	requests;
-	u32	right;		/* reads that brought what was written */
-	u32	bad;		/* reads that found something else */
+	u32	right;		/* reads that brought the block written */
+	u32	bad;		/* reads that found another content */
 	u32	failed;		/* transfers that failed */
-	u32	again;		/* blocks to be computed again */
-	u32	unnamed;	/* ended by a death of swapd */
+	u32	again;		/* blocks to be recomputed */
+	u32	unnamed;	/* requests ended by a death of swapd */
 };
 
 static struct place place[PLACES];
@@ -167,7 +167,7 @@ static void submit(struct scene *s, u32 op, u32 h, u32 p)
 		scene_fill(host_slot(s, &host[h]) + SWAPD_HEADER_BYTES,
 			   r.payload_len, place_seed(p));
 	else
-		/* The host may hold the very block that is asked for. */
+		/* The host slot may still hold the very block that is read. */
 		scene_fill(host_slot(s, &host[h]) + SWAPD_HEADER_BYTES, 4096,
 			   place_seed(p));
 	sc_submit(&s->c, &r, &host[h]);
@@ -182,7 +182,7 @@ static bool submit_one(struct scene *s, u32 h, u32 p, bool read)
 	return true;
 }
 
-/* One, or neighbours as far as they are idle: those may share a transfer. */
+/* One request, or several for idle neighbours, which may share a transfer. */
 static void submit_any(struct scene *s)
 {
 	u32 h = scene_random(s, HOSTS), p = scene_random(s, PLACES), i;
@@ -225,7 +225,7 @@ static u64 done_all(void)
 	return n;
 }
 
-/* Reads that may find something wrong, after what was done. */
+/* Reads that may find a fault, by the tally. */
 static u64 bad_at_most(void)
 {
 	static const u32 once[] = {
@@ -236,13 +236,13 @@ static u64 bad_at_most(void)
 	u64 n = 3 * done_of(SHIM_astray_write);
 	u32 i;
 
-	/* One that goes astray is missed here, and hits two places there. */
+	/* A stray write is missing at its place, and damages two others. */
 	for (i = 0; i < ARRAY_SIZE(once); i++)
 		n += done_of(once[i]);
 	return n;
 }
 
-/* What is told exactly is counted exactly, if no death takes a part away. */
+/* Exact counts must agree, unless a death of swapd loses some. */
 static void expect_counts(struct scene *s)
 {
 	const struct swapc *c = &s->c;
@@ -299,7 +299,7 @@ static void settle(struct scene *s)
 	} while (!scene_area_again(s));
 }
 
-/* The disk is honest: every place is written, then read, and right. */
+/* The disk is honest: every place is written, then read, and must be right. */
 static void heal(struct scene *s)
 {
 	u32 bad, right, op, p;
@@ -338,7 +338,7 @@ static void kill_some(struct scene *s)
 	kill(s->c.pid, SIGKILL);
 }
 
-/* Until @n faults were done. */
+/* Go on until @n faults were made. */
 void scene_faults(struct scene *s)
 {
 	u64 end = sc_now_ns() + HANG_NS, before = 0, n;
@@ -350,12 +350,12 @@ void scene_faults(struct scene *s)
 	s->c.done = faults_done;
 	s->c.praise = true;
 	s->c.apart = true;
-	/* Half of them as long as may be: those lie at each other's places. */
+	/* Half of the blocks have full length: these may get to each other's places. */
 	for (i = 0; i < PLACES; i++)
 		place[i].len = i < PLACES / 2 ? PLACE_BYTES :
 			       SWAPD_ALIGN * (2 + scene_random(s, 14));
 	while ((n = done_all()) < s->n) {
-		/* As long as something happens it is no hang. */
+		/* As long as faults are made the scene does not hang. */
 		if (n != before)
 			end = sc_now_ns() + HANG_NS;
 		before = n;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * swap_scenes.c - data out and in, damage, and requests that are wrong
+ * swap_scenes.c - data out and in, damage, and wrong requests
  *
- * Each scene is the whole life of a fake kvmm: it returns when everything was
- * as it must be, and ends the process with a line when something was not.
+ * Each scene is a whole life of a fake kvmm.  It returns after success, and
+ * ends the process with a line at the first fault.
  */
 #include "tests/integration/swap_scenes.h"
 
@@ -140,7 +140,7 @@ static void trip_go(struct scene *s, struct trip *t, u32 op, u64 generation)
 		while (!sc_ready(&s->c))
 			sc_poll(&s->c, 10);
 		sc_submit(&s->c, &r, NULL);
-		/* Some in bunches, some alone. */
+		/* Some in batches, some alone. */
 		if (i % 16 > 8 || i == t->n - 1)
 			sc_kick(&s->c);
 	}
@@ -163,7 +163,7 @@ static void trip_check(struct scene *s, const struct trip *t, u64 generation)
 	}
 }
 
-/* Many slots of many sizes, out and in again at other places of the host. */
+/* Slots of many sizes, written and read again at other places of the host. */
 void scene_roundtrip(struct scene *s)
 {
 	static struct trip t;
@@ -209,7 +209,7 @@ void scene_roundtrip(struct scene *s)
 
 struct damage {
 	struct scene	*s;
-	u8		*disk;		/* what the slot holds, whole */
+	u8		*disk;		/* complete content of the slot */
 	u64		slot;		/* offset in the area */
 	u64		generation;
 };
@@ -230,7 +230,7 @@ static void disk_read(struct damage *d, void *buf, u64 at, size_t len)
 		    "damage: %s", strerror(errno));
 }
 
-/* A good slot on the disk, and a copy of it in @disk. */
+/* Write a good slot to the disk, and copy it to @disk. */
 static void damage_begin(struct damage *d, u64 slot, u64 seed, u64 generation)
 {
 	struct scene *s = d->s;
@@ -251,7 +251,7 @@ static void damage_read(struct damage *d, const struct swapd_req *r, int status,
 	u64 before = sc_counter(&d->s->c, counter);
 	int got;
 
-	/* The host may hold the very block that is asked for. */
+	/* The host slot may still hold the very block that is read. */
 	memcpy(d->s->c.pool + r->host_off, d->disk, DMG_LEN);
 	got = scene_do(d->s, r);
 	scene_check(got == status, "%s: %d (%s) instead of %d", what, got,
@@ -273,7 +273,7 @@ static void damage_bits(struct damage *d)
 	u8 b;
 
 	for (i = 0; i < 400; i++) {
-		/* Every byte of the header's fields, then anywhere. */
+		/* Every byte of the header's fields, then random bytes. */
 		u32 at = i < sizeof(struct slot_header) ? i : i < 200 ?
 			 scene_random(d->s, SWAPD_HEADER_BYTES) :
 			 SWAPD_HEADER_BYTES + scene_random(d->s, r.payload_len);
@@ -289,7 +289,7 @@ static void damage_bits(struct damage *d)
 	scene_check(!scene_do(d->s, &r), "healed, and still bad");
 }
 
-/* Half of the old write, half of the new, at every sector. */
+/* The front of the new write and the rest of the old one, cut at every sector. */
 static void damage_torn(struct damage *d)
 {
 	u8 *old = malloc(DMG_LEN);
@@ -301,12 +301,12 @@ static void damage_torn(struct damage *d)
 	damage_begin(d, d->slot, 6, d->generation + 1);
 	r = damage_req(d, 6);
 	for (cut = 512; cut < DMG_LEN; cut += 512) {
-		/* The front is new, the rest still old. */
+		/* The front is new, the rest is old. */
 		disk_write(d, d->disk, d->slot, cut);
 		disk_write(d, old + cut, d->slot + cut, DMG_LEN - cut);
 		damage_read(d, &r, -EBADMSG, SWAPD_CNT_bad_payload_crc, "torn");
 	}
-	/* All of it old: the write was lost. */
+	/* All of it is old: the write was lost. */
 	disk_write(d, old, d->slot, DMG_LEN);
 	r.domain = 5 * 3;
 	damage_read(d, &r, -EBADMSG, SWAPD_CNT_bad_generation, "stale");
@@ -319,12 +319,12 @@ static void damage_places(struct damage *d)
 	const u64 here = d->slot;
 	struct swapd_req r;
 
-	/* Written here instead of there. */
+	/* The slot was written to the wrong place. */
 	disk_write(d, d->disk, here + 4 * DMG_LEN, DMG_LEN);
 	d->slot = here + 4 * DMG_LEN;
 	r = damage_req(d, 6);
 	damage_read(d, &r, -EBADMSG, SWAPD_CNT_bad_offset, "misdirected");
-	/* Never written. */
+	/* The slot was never written. */
 	d->slot = here + 8 * DMG_LEN;
 	r = damage_req(d, 6);
 	damage_read(d, &r, -EBADMSG, SWAPD_CNT_bad_magic, "never written");
@@ -350,7 +350,7 @@ static void damage_identity(struct damage *d)
 	scene_check(!scene_do(d->s, &r), "right, and refused");
 }
 
-/* The slot of another area, at the same place. */
+/* A slot of another area, at the same place. */
 static void damage_area(struct damage *d)
 {
 	int fd = scene_file(d->s, "other", O_RDWR | O_CREAT);
@@ -372,7 +372,7 @@ static void damage_area(struct damage *d)
 	damage_read(d, &r, -EBADMSG, SWAPD_CNT_bad_area, "another area");
 }
 
-/* A file cut under us: from the middle of the slot on it is gone. */
+/* The file is cut: it ends in the middle of the slot. */
 static void damage_cut(struct damage *d)
 {
 	struct swapd_req r = damage_req(d, 6), w = r;
@@ -384,17 +384,20 @@ static void damage_cut(struct damage *d)
 	damage_read(d, &r, -EIO, SWAPD_CNT_io_short, "cut file");
 	r.area_off += 4 * DMG_LEN;
 	damage_read(d, &r, -EIO, SWAPD_CNT_io_short, "behind the end");
-	/* Nothing came, and what the host held does not pass for it. */
+	/*
+	 * No byte came, and the old content of the host slot must not pass for
+	 * the block.
+	 */
 	scene_check(memcmp(d->s->c.pool + r.host_off, d->disk, 8),
 		    "the host slot still looks like a slot");
-	/* Writing makes it longer again; it is a good slot then. */
+	/* Writing makes the file longer again; then the slot is good. */
 	w.op = SWAPD_WRITE;
 	scene_check(!scene_do(d->s, &w), "write: %s", strerror(-d->s->last));
 	r = damage_req(d, 6);
 	scene_check(!scene_do(d->s, &r), "written anew, and bad");
 }
 
-/* Whatever happens to what lies on the disk, it is found. */
+/* Any damage on the disk must be found. */
 void scene_damage(struct scene *s)
 {
 	struct damage d = { .s = s, .disk = malloc(DMG_LEN) };
@@ -414,7 +417,7 @@ void scene_damage(struct scene *s)
 
 /* ---- wrong requests ---- */
 
-/* Change one thing of a request that is right. */
+/* Change one field of a good request. */
 static void spoil(struct swapd_req *r, u32 i, const struct scene *s)
 {
 	switch (i) {
@@ -462,14 +465,14 @@ void scene_refused(struct scene *s)
 		scene_check(s->c.pool[0] == 0x55, "case %u: the slot was touched",
 			    i);
 	}
-	/* And all the room is still there. */
+	/* No slot of the ring may be lost. */
 	for (i = 0; i < 8; i++) {
 		r = scene_req(s, SWAPD_WRITE, i << 16, i << 16, 64u << 10, i, 1);
 		sc_submit(&s->c, &r, NULL);
 	}
 	sc_kick(&s->c);
 	scene_check(sc_quiet(&s->c, 20000) && !s->last, "after refusals");
-	/* One by one, so that either side is about to sleep: no lost wake. */
+	/* One by one, so that either side is about to sleep: no wake-up may be lost. */
 	r.op = 0;
 	for (i = 0; i < 30000; i++)
 		scene_check(scene_do(s, &r) == -EINVAL, "refused, then not");
@@ -504,7 +507,7 @@ void scene_seam(struct scene *s)
 		    "different after a write across");
 }
 
-/* swapd is new: it gets the area again, which must still be the same.  False: later. */
+/* Give a new swapd the area, which must still be the same.  False: try later. */
 bool scene_area_again(struct scene *s)
 {
 	static u32 known = 1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * swap_scenes.h - what a fake kvmm does with a real swapd, scene by scene
+ * swap_scenes.h - a fake kvmm with a real swapd, scene by scene
  */
 #ifndef TESTS_SWAP_SCENES_H
 #define TESTS_SWAP_SCENES_H
@@ -8,33 +8,36 @@
 #include "tests/swapd_client.h"
 
 #define SCENE_OPTION	"--scene"
-#define SCENE_AREA	"SCENE_AREA"	/* environment: device that is the area */
+#define SCENE_AREA	"SCENE_AREA"	/* environment: device used as the area */
 
-/* What a storm saw: deaths, requests; of these in limbo at a death; host and
- * area slots of those that were used again and watched; requests that ended by
- * hold's word on a shared transfer, and all that shared one. */
+/*
+ * Results of a storm: deaths, requests; of these in limbo at a death; their
+ * host and area slots that were used again and watched; requests that ended by
+ * hold's record of a shared transfer, and all that shared one.
+ */
 #define STORM_TALLY_HEAD "storm: "
 #define STORM_TALLY	STORM_TALLY_HEAD "%u kills %u requests %u limbo %u hosts %u slots %u shared %u merged"
 
-/* Reads among writes: how many, microseconds that half of them and 99 of 100
- * took at most, KiB/s in all, writes at once in the end, times that was lowered.
+/*
+ * Reads among writes: their number, median and 99th percentile in microseconds,
+ * KiB/s in all, depth in the end, times that it was lowered.
  */
 #define DEPTH_TALLY_HEAD "depth: "
 #define DEPTH_TALLY	DEPTH_TALLY_HEAD "%u reads %u p50 %u p99 %u rate %u limit %u lowered"
 
-/* What a disk that lies did, and what came of it. */
+/* Faults of a disk that lies, and their results. */
 #define FAULTS_TALLY_HEAD "faults: "
 #define FAULTS_TALLY	FAULTS_TALLY_HEAD "%llu done %u requests %u right %u bad %u failed %u again %u deaths"
 
-/* A world with one area, and slots as a test likes them. */
+/* A scene with one area. */
 struct scene {
 	struct swapc	c;
 	const char	*dir;
-	u32		engine;		/* asked for */
-	u32		n;		/* how much of it */
+	u32		engine;		/* engine asked for */
+	u32		n;		/* number for the scene */
 	u64		rng;
 	int		area_fd;
-	int		raw_fd;		/* the area's file, past swapd */
+	int		raw_fd;		/* the area's file, bypassing swapd */
 	u64		area_bytes;
 	struct swapd_answer area;
 	u32		nr_done;
@@ -48,20 +51,20 @@ int scene_main(int argc, char **argv);
 
 u32 scene_random(struct scene *s, u32 n);
 u64 scene_word(u64 seed, u64 i);
-/* Payloads that are known by a number. */
+/* Payloads derived from a number. */
 void scene_fill(u8 *payload, u32 len, u64 seed);
 bool scene_is(const u8 *payload, u32 len, u64 seed);
-/* A file in the directory, open as an operator's tool would. */
+/* Open a file in the directory as an operator's tool would. */
 int scene_file(struct scene *s, const char *name, int flags);
-/* swapd and area 0 of @area_bytes. */
+/* Start swapd, with area 0 of @area_bytes. */
 void scene_open(struct scene *s, u32 entries, u32 depth, u64 pool_bytes,
 		u64 area_bytes);
-/* Request of a whole slot; identity comes from @seed. */
+/* Request of a complete slot; its identity comes from @seed. */
 struct swapd_req scene_req(const struct scene *s, u32 op, u64 host_off,
 			   u64 slot_off, u32 len, u64 seed, u64 generation);
-/* Send one and wait.  Return: its status. */
+/* Send one request and wait.  Return: its status. */
 int scene_do(struct scene *s, const struct swapd_req *req);
-/* A fact that must hold. */
+/* A condition that must hold. */
 #define scene_check(cond, ...)						\
 do {									\
 	if (!(cond))							\

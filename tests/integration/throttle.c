@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * throttle.c - a disk as slow as a test wants it
+ * throttle.c - a slow disk for a test
  *
- * Nothing outlives its test: a loop device is detached when its last
+ * Every resource ends with its test: a loop device is detached when its last
  * descriptor is closed, the FUSE file is unmounted as soon as the device has
- * it, and its server dies with its parent.  A control group is removed by
- * throttle_leave(), that of a test which failed by throttle_sweep().
+ * it, and its server dies with its parent.  throttle_leave() removes a control
+ * group, throttle_sweep() that of a failed test.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ static const char * const group_root[] = {
 	"/sys/fs/cgroup", "/sys/fs/cgroup/unified",
 };
 
-static pid_t run_id;	/* of the program: names what its tests leave */
+static pid_t run_id;	/* pid of the program, in the names of its tests' files */
 
 __attribute__((constructor))
 static void find_run_id(void)
@@ -73,7 +73,7 @@ static bool group_put(const struct throttle *t, const char *file,
 
 /* ---- control groups ---- */
 
-/* Limits are for whole disks: "MAJOR:MINOR" of the one that @dev is of. */
+/* Limits apply to whole disks: "MAJOR:MINOR" of the disk that has @dev. */
 static bool whole_disk(dev_t dev, char *out, size_t len)
 {
 	static const char * const form[] = {
@@ -121,8 +121,8 @@ static bool is_listed(const char *list, size_t len, const char *controller)
 }
 
 /*
- * Where this process is in the hierarchy mounted at @t->parent, by a line
- * "N:CONTROLLERS:PATH".  Its root, where that is hidden or cannot be told.
+ * Find the place of this process in the hierarchy mounted at @t->parent, by a
+ * line "N:CONTROLLERS:PATH".  It is the root if the place is hidden or unknown.
  */
 static void group_home(struct throttle *t, const char *controller)
 {
@@ -146,7 +146,7 @@ static void group_home(struct throttle *t, const char *controller)
 		fclose(f);
 }
 
-/* Nobody is in it yet. */
+/* Remove the group, which has no process yet. */
 static void group_undo(struct throttle *t)
 {
 	char path[192];
@@ -241,7 +241,7 @@ bool throttle_loop(struct throttle *t, const char *path)
 		t->loop = n < 0 ? -1 : open(t->device, O_RDWR | O_CLOEXEC);
 		if (t->loop < 0)
 			break;
-		/* Others look for a free one too. */
+		/* Other processes look for a free device, too. */
 		if (ioctl(t->loop, LOOP_CONFIGURE, &c)) {
 			close(t->loop);
 			t->loop = -1;
@@ -258,7 +258,7 @@ bool throttle_loop(struct throttle *t, const char *path)
 	return t->loop >= 0;
 }
 
-/* An empty file of @bytes; its name in @path. */
+/* Make an empty file of @bytes; its name in @path. */
 static bool file_make(const char *dir, u64 bytes, char *path, size_t len)
 {
 	int fd;
@@ -300,7 +300,7 @@ static bool enter_fuse(struct throttle *t, const char *dir, u32 mib, u64 bytes)
 		return false;
 	if (throttle_loop(t, path))
 		t->how = "fuse";
-	/* The device keeps it. */
+	/* The loop device keeps the file open. */
 	umount2(path, MNT_DETACH);
 	if (t->loop >= 0)
 		return true;
@@ -310,7 +310,7 @@ static bool enter_fuse(struct throttle *t, const char *dir, u32 mib, u64 bytes)
 	return false;
 }
 
-/* ---- both ---- */
+/* ---- either way ---- */
 
 bool throttle_enter(struct throttle *t, const char *dir, u32 mib, u64 bytes)
 {
@@ -351,7 +351,7 @@ static void group_leave(struct throttle *t)
 	snprintf(path, sizeof(path), "%s/cgroup.procs", t->home);
 	ck_assert_msg(put_text(path, "%d", getpid()), "%s: %s", path,
 		      strerror(errno));
-	/* A member that was killed leaves when its transfers are over. */
+	/* A killed member leaves the group when its transfers are over. */
 	while (rmdir(t->group)) {
 		ck_assert_msg(errno == EBUSY && now_ms() < end, "%s is left: %s",
 			      t->group, strerror(errno));
@@ -369,7 +369,7 @@ void throttle_leave(struct throttle *t)
 	if (t->loop >= 0)
 		close(t->loop);
 	if (t->server) {
-		/* It ends when the device has let its file go. */
+		/* The server ends when the loop device has closed its file. */
 		nap_ms(50);
 		kill(t->server, SIGKILL);
 		waitpid(t->server, NULL, 0);

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * unrest.c - whatever else can happen to a node while runtimes work on it
+ * unrest.c - all other activities of a node beside working runtimes
  *
- * Clients are processes of their own that speak the ABI by hand, so that one
- * whose daemon dies just ends.  An operator's command that failed is not
- * repeated; one that comes later finds the node as it is.
+ * Clients are separate processes that speak the ABI by hand; if the daemon dies
+ * they just end.  A failed command of an operator is not repeated; a later one
+ * works on the node's current state.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,12 +17,12 @@
 #include "tests/integration/wire.h"
 
 #define VISITOR_MS	3000u
-#define VISITOR_NAMES	5u	/* domains, more than there may be */
+#define VISITOR_NAMES	5u	/* domains, more than the node allows */
 #define VISITOR_TOKENS	40u
 
 /* ---- clients ---- */
 
-/* How a client ends. */
+/* The end of a client. */
 enum visit {
 	VISIT_DETACHES,
 	VISIT_KILLED,
@@ -138,7 +138,7 @@ void unrest_caches_go(struct rig *r)
 	kvctl(r, "drop_caches", NULL, NULL, NULL);
 }
 
-/* ---- all of it ---- */
+/* ---- all activities ---- */
 
 static void (*const unrests[])(struct rig *r) = {
 	visitor_detaches, visitor_dies, neighbour_dies, pool_shrinks,

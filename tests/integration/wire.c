@@ -2,9 +2,9 @@
 /*
  * wire.c - a client that speaks the ABI by hand
  *
- * Requests are put into the ring one by one and waited for by looking, under
- * a deadline: the client is allowed to be slow, the daemon to expel it.
- * Belongs to one thread of one process, that may die at any moment.
+ * Requests are put into the ring one by one, and the client polls for answers,
+ * with a deadline: the client may be slow, and the daemon may expel it.  A wire
+ * belongs to one thread of one process, which may die at any moment.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -88,7 +88,7 @@ int wire_send(int sock, const void *buf, size_t len, const int *fds, u32 nr_fds)
 								      0;
 }
 
-/* One message and its descriptors: bytes, 0 at the end, or -errno. */
+/* Receive one message and its descriptors.  Return: bytes, 0 at the end, or -errno. */
 static ssize_t wire_receive(int sock, void *buf, size_t len, int *fds,
 			    u32 *nr_fds, int ms)
 {
@@ -245,7 +245,7 @@ int wire_detach(struct wire *w)
 
 	wire_put(w, KVMM_OP_DETACH, 0, NULL, 0);
 	wire_publish(w);
-	/* It is no client any more a moment before it has the answer. */
+	/* The daemon removes the client a moment before it answers. */
 	while (load_acquire(&w->dctl->cq_tail) == w->taken && now_ms() < end)
 		sched_yield();
 	(void)wire_take(w, 0, &status);
