@@ -2,14 +2,14 @@
 /*
  * beam_reference.h - a plain beam search to compare with
  *
- * Written after _beam_search() of Hugging Face transformers, the long way:
- * every step asks for the logprobs of the whole vocabulary after every beam,
- * from its first token on, sorts all continuations of all beams, and copies
- * whatever it needs.  It shares nothing with runtime/engine/search.c.
+ * It follows _beam_search() of Hugging Face transformers, the long way: every
+ * step asks for the logprobs of the whole vocabulary after every beam, from its
+ * first token on, sorts all continuations of all beams, and copies all data.
+ * It shares no code with runtime/engine/search.c.
  *
- * Floats added in doubles are the definition: so two searches agree about
- * what is equal.  Where two sums of different beams are as good as equal, not
- * exactly, the last bits decide, and ->doubt says that it was so.
+ * By definition, floats are added in doubles, so that two searches agree about
+ * equality.  If two sums of different beams are almost equal, the last bits
+ * decide, and ->doubt says so.
  */
 #ifndef TESTS_BEAM_REFERENCE_H
 #define TESTS_BEAM_REFERENCE_H
@@ -23,7 +23,7 @@
 #define REF_MAX_LEN	256u
 #define REF_DOUBT	1e-9
 
-/* What is searched; @row gives logprobs, -inf for what is not allowed. */
+/* A search; @row gives logprobs, -inf for tokens that are not allowed. */
 struct ref_search {
 	u32		vocab;
 	u32		width;
@@ -45,7 +45,7 @@ struct ref_text {
 	bool	stopped;
 	double	sum;
 	double	score;
-	u32	beam;			/* continuations: of which, */
+	u32	beam;			/* of a continuation: its beam, */
 	bool	hits;			/* and whether it ends here */
 };
 
@@ -77,7 +77,7 @@ static bool ref_close(double a, double b)
 		fabs(a - b) < REF_DOUBT;
 }
 
-/* All continuations of all beams, best first.  Return: how many. */
+/* Sort all continuations of all beams, best first.  Return: their number. */
 static u32 ref_expand(struct ref_search *s, const u32 *prompt, u32 nr_prompt,
 		      const struct ref_text *beams, u32 nr_beams,
 		      struct ref_text *all, struct ref_text **order)
@@ -113,7 +113,7 @@ static u32 ref_expand(struct ref_search *s, const u32 *prompt, u32 nr_prompt,
 	return nr;
 }
 
-/* Put it into the pool, behind those that are as good. */
+/* Put a text into the pool, behind those of the same score. */
 static void ref_keep(struct ref_search *s, struct ref_text *pool, u32 *nr,
 		     const struct ref_text *t)
 {
@@ -135,7 +135,7 @@ static void ref_keep(struct ref_search *s, struct ref_text *pool, u32 *nr,
 	pool[at].score = score;
 }
 
-/* The rest of transformers' loop condition; @nr is the pool's. */
+/* The rest of transformers' loop condition; the pool has @nr texts. */
 static bool ref_is_over(struct ref_search *s, const struct ref_text *pool,
 			u32 nr, double best, u32 len)
 {
@@ -154,7 +154,7 @@ static bool ref_is_over(struct ref_search *s, const struct ref_text *pool,
  * ref_run() - search
  * @pool: [width], gets the texts, best first
  *
- * Return: how many.
+ * Return: number of texts.
  */
 static u32 ref_run(struct ref_search *s, const u32 *prompt, u32 nr_prompt,
 		   struct ref_text *pool)
@@ -191,7 +191,7 @@ static u32 ref_run(struct ref_search *s, const u32 *prompt, u32 nr_prompt,
 	return nr_pool;
 }
 
-/* Logits become logprobs, in place. */
+/* Turn logits into logprobs, in place. */
 static inline void ref_log_softmax(float *row, u32 nr)
 {
 	double sum = 0, best = -INFINITY;

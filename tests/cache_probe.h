@@ -2,9 +2,9 @@
 /*
  * cache_probe.h - ask the prefix cache for a prompt, as one of several users
  *
- * A client of a small model that writes nothing: what counts is what it is told
- * of prompts, and when.  Prompts have numbers; the same number is the same ids,
- * whoever asks.  A call that fails ends the process with a line.
+ * A client of a small model that writes no KV: only the answers about prompts
+ * matter, and their times.  Prompts have numbers; the same number means the
+ * same ids for every client.  A call that fails ends the process with a line.
  */
 #ifndef TESTS_CACHE_PROBE_H
 #define TESTS_CACHE_PROBE_H
@@ -70,7 +70,7 @@ static inline u64 cp_open(struct kvmm *k, u64 salt)
 	return res.seq;
 }
 
-/* From the ids to READY.  Return: tokens that were found. */
+/* Match the ids and wait until it is READY.  Return: tokens that were found. */
 static inline u32 cp_match(struct kvmm *k, u64 seq, const u32 *ids,
 			   struct kvmm_seq_status *st)
 {
@@ -83,7 +83,7 @@ static inline u32 cp_match(struct kvmm *k, u64 seq, const u32 *ids,
 	}
 }
 
-/* Tokens of a prompt that are found; nothing of it is left behind. */
+/* Number of a prompt's tokens that are cached; the sequence is closed again. */
 static inline u32 cp_ask(struct kvmm *k, u32 number, u64 salt)
 {
 	u64 seq = cp_open(k, salt);

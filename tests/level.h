@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * level.h - how much the tests of a unit are to do
+ * level.h - the amount of work for the tests of a unit
  *
  * KVMM_TEST_LEVEL is check, where all suites together have five minutes, full
- * or soak; without it, as when a suite is started by hand, it is check.
+ * or soak.  The default, for a suite that is started by hand, is check.
  */
 #ifndef TESTS_LEVEL_H
 #define TESTS_LEVEL_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * other_user.h - go on as another user who can still reach the daemon
+ * other_user.h - become another user that can still reach the daemon
  */
 #ifndef TESTS_OTHER_USER_H
 #define TESTS_OTHER_USER_H
@@ -14,8 +14,9 @@
 #include <unistd.h>
 
 /*
- * In a child of root's: become @uid and die with the parent.  Directories above
- * the socket may be closed to others, so @path gets another way to it.
+ * In a child of root's: become @uid and die with the parent.  The directories
+ * above the socket may be closed to that user, so @path gets another path to
+ * it.
  */
 static inline bool other_user(uid_t uid, const char *socket, char *path,
 			      size_t len)
@@ -24,7 +25,7 @@ static inline bool other_user(uid_t uid, const char *socket, char *path,
 
 	if (fd < 0 || setgid(uid) || setuid(uid))
 		return false;
-	/* A change of user takes both away. */
+	/* A change of user resets both. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	prctl(PR_SET_DUMPABLE, 1);
 	snprintf(path, len, "/proc/self/fd/%d", fd);

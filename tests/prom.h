@@ -2,11 +2,11 @@
 /*
  * prom.h - a strict reader of Prometheus' text format, 0.0.4
  *
- * Stricter than the format, as our pages are to be: HELP and TYPE of a family
- * stand together and once, before its samples, which stand together; names are
- * in snake case, with `_total` for counters and for nothing else, and base
- * units; no series is there twice; a histogram has its bounds in order, counts
- * that never fall, +Inf, _sum and _count.
+ * It is stricter than the format, as our pages have to be.  HELP and TYPE of a
+ * family stand together and once, before its samples, which stand together.
+ * Names are in snake case, with `_total` for counters only, and base units.  No
+ * series occurs twice.  A histogram has its bounds in order, counts that never
+ * fall, +Inf, _sum and _count.
  */
 #ifndef TESTS_PROM_H
 #define TESTS_PROM_H
@@ -27,13 +27,13 @@ struct prom_family {
 	char	name[PROM_NAME];
 	char	type[16];
 	char	help[256];
-	char	labels[64];	/* of the first sample: keys, but for le */
+	char	labels[64];	/* of the first sample: keys without le */
 	u32	nr;		/* samples */
 };
 
 /**
  * struct prom - a page that was read
- * @why:   what was wrong with it first; empty: nothing
+ * @why:   its first fault; empty: none
  * @seen:  the samples of the last family, names with labels, one a line
  * @group: the labels, without le, of the histogram whose buckets are read
  * @last_le, @last: its last bucket
@@ -129,8 +129,8 @@ static inline void prom_begin(struct prom *p, const char *line)
 }
 
 /*
- * One label, `key="value"`: its end, or NULL.  What is kept of it goes to
- * @group, but for le, whose value goes to @le.
+ * Parse one label, `key="value"`.  The label goes to @group; of le only the
+ * value is kept, in @le.  Return: its end, or NULL.
  */
 static inline const char *prom_label(const char *s, char *group, double *le)
 {
@@ -256,7 +256,7 @@ static inline void prom_sample(struct prom *p, const char *line)
  * prom_read() - read a page
  * @p: zeroed; prom_free() it
  *
- * Return: true when nothing is wrong with it; else @p->why says what is.
+ * Return: whether the page is right; else @p->why has the fault.
  */
 static inline bool prom_read(struct prom *p, const char *text)
 {

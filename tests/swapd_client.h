@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * swapd_client.h - a kvmm that does nothing but swap
+ * swapd_client.h - a kvmm that only swaps
  *
  * For tests and benchmarks of swapd.  A driver copies kvmm-hold into a
  * directory, puts a link to itself beside it under the name kvmm and a link to
  * swapd, and starts hold; hold starts the driver's program again as its kvmm.
- * That one talks to the real hold and the real swapd through this file.
+ * This fake kvmm talks to the real hold and the real swapd through this file.
  *
- * It keeps the law of include/kvmm/swapd.h as kvmm must: a request that swapd
- * did not complete stays unfinished until hold names it or says DRAINED.
- * Single-threaded; whoever gets an error that no test asked for ends the
- * process with SC_BROKEN and a line on stderr.
+ * It obeys include/kvmm/swapd.h as kvmm must: a request that swapd did not
+ * complete stays unfinished until hold names it or says DRAINED.  It has one
+ * thread.  An error that no test asked for ends the process with SC_BROKEN and
+ * a line on stderr.
  */
 #ifndef TESTS_SWAPD_CLIENT_H
 #define TESTS_SWAPD_CLIENT_H
@@ -39,23 +39,23 @@
 #define SC_BROKEN	3
 #define SC_TAGS		SWAPD_ENTRIES_MAX
 
-/* How a request ended. */
+/* The end of a request. */
 enum sc_how {
 	SC_COMPLETED,	/* by swapd */
 	SC_OLD,		/* by hold, from a dead swapd's ring */
-	SC_DRAINED,	/* never named: it was not issued, or is over */
+	SC_DRAINED,	/* never named: not issued, or over */
 };
 
 enum sc_state {
 	SC_FREE,
-	SC_OUT,		/* swapd has it */
-	SC_LIMBO,	/* that swapd is dead */
+	SC_OUT,		/* swapd has the request */
+	SC_LIMBO,	/* its swapd is dead */
 };
 
 struct sc_tag {
 	enum sc_state		state;
 	u32			generation;
-	struct swapd_carrier	carrier;	/* in limbo; @nr 0: none */
+	struct swapd_carrier	carrier;	/* in limbo; @nr 0: unknown */
 	struct swapd_req	req;
 	void			*arg;
 };
@@ -71,7 +71,7 @@ struct swapc {
 	int			pool_fd;
 	int			req_fd;
 	int			cpl_fd;
-	int			kept_area;	/* of the last life; -1: none */
+	int			kept_area;	/* of the previous life; -1: none */
 	pid_t			pid;
 	u32			generation;
 	u32			run;
@@ -79,8 +79,8 @@ struct swapc {
 	u32			engine;
 	u32			depth;
 	bool			serving;	/* START was sent */
-	bool			gone;		/* DOWN, not to come again */
-	bool			praise;		/* so that no back-off is made */
+	bool			gone;		/* DOWN: swapd is not started again */
+	bool			praise;		/* so that hold makes no back-off */
 	bool			kill_at_up;	/* kill the next one at birth */
 	bool			apart;		/* no two requests share a slot:
 						 * see sc_judge_apart() */
@@ -93,7 +93,7 @@ struct swapc {
 	u64			serial;
 	u32			nr_out;
 	u32			nr_limbo;
-	u32			nr_drained;	/* lives that are over */
+	u32			nr_drained;	/* lives whose requests are over */
 	u32			nr_down;
 	u32			ended[3];	/* by enum sc_how */
 	u32			nr_old_shared;	/* SC_OLD of shared transfers */
@@ -228,7 +228,7 @@ static u32 sc_take_completions(struct swapc *c)
 	return (u32)n;
 }
 
-/* Room for another request? */
+/* Is there room for another request? */
 static bool sc_ready(const struct swapc *c)
 {
 	return c->serving && c->nr_free;
@@ -240,8 +240,8 @@ static bool sc_overlap(u64 a, u64 a_len, u64 b, u64 b_len)
 }
 
 /*
- * What an unfinished request names nobody may name again: else what a read
- * finds is the fault of who asks, not of swapd.
+ * Two unfinished requests must not name the same slot: otherwise wrong content
+ * of a read would be the client's fault, not swapd's.
  */
 static void sc_judge_apart(const struct swapc *c, const struct swapd_req *r)
 {
@@ -316,7 +316,7 @@ static void sc_start(struct swapc *c)
 		       &c->ctl->req_head);
 	ring_cons_init(&c->cpl, c->entries, 0, &c->ctl->cpl_head,
 		       &c->ctl->cpl_tail);
-	/* It may be dead already; then DOWN comes. */
+	/* swapd may be dead already; then DOWN comes. */
 	c->serving = !sc_send(c->control, &m, sizeof(m), -1);
 	if (c->praise)
 		sc_put(c, HOLD_SWAP_WORKS, c->generation, 0, -1);
@@ -336,7 +336,7 @@ static void sc_up(struct swapc *c, const struct hold_record *r, int fd)
 		kill(c->pid, SIGKILL);
 	c->kill_at_up = false;
 	if (sc_recv(fd, &a, sizeof(a), &none, 0) != sizeof(a))
-		return;		/* dead before it said anything */
+		return;		/* dead before its first message */
 	if (a.magic != SWAPD_MAGIC || a.op != SWAPD_HELLO ||
 	    a.cookie != r->generation)
 		sc_die("swapd does not say HELLO");
@@ -372,7 +372,7 @@ static void sc_down(struct swapc *c, const struct hold_record *r)
 	}
 }
 
-/* Hold names a transfer: all that were in it are over. */
+/* hold names a transfer: all requests in it are over. */
 static void sc_old_transfer(struct swapc *c, const struct hold_record *r)
 {
 	u32 i;
@@ -434,9 +434,9 @@ static u32 sc_take_told(struct swapc *c)
 }
 
 /**
- * sc_poll() - take what happened; with nothing there, wait up to @ms
+ * sc_poll() - handle all events; if there are none, wait up to @ms
  *
- * Return: how many things happened.
+ * Return: number of events.
  */
 static u32 sc_poll(struct swapc *c, int ms)
 {
@@ -447,7 +447,7 @@ static u32 sc_poll(struct swapc *c, int ms)
 	u32 n = c->serving ? sc_take_completions(c) : 0;
 	u64 v;
 
-	/* A round of the poll also where completions never end. */
+	/* Poll in every round, even if completions never end. */
 	n += sc_take_told(c);
 	if (n || !ms)
 		return n;
@@ -461,7 +461,7 @@ static u32 sc_poll(struct swapc *c, int ms)
 	return n + sc_take_told(c);
 }
 
-/* Until nothing is unfinished, or @ms are over.  Return: whether. */
+/* Wait until no request is unfinished, at most @ms.  Return: whether none is. */
 __maybe_unused
 static bool sc_quiet(struct swapc *c, u32 ms)
 {
@@ -487,7 +487,7 @@ static void sc_await_serving(struct swapc *c)
 
 /* ---- areas ---- */
 
-/* One message and its answer; -ECONNRESET: swapd died meanwhile. */
+/* Send one message and wait for its answer; -ECONNRESET: swapd died meanwhile. */
 static int sc_control(struct swapc *c, struct swapd_msg *m, int fd,
 		      struct swapd_answer *a)
 {
@@ -507,7 +507,7 @@ static int sc_control(struct swapc *c, struct swapd_msg *m, int fd,
 	return a->status;
 }
 
-/* @uuid: NULL: a new one; else the one it must still have. */
+/* @uuid: NULL: a new one; else the area must still have it. */
 __maybe_unused
 static int sc_area_add(struct swapc *c, u32 area, int fd, u64 bytes, u32 flags,
 		       const u8 *uuid, struct swapd_answer *a)
@@ -547,7 +547,7 @@ out_fail:
 	return -1;
 }
 
-/* What hold kept for this life.  Return: how many records. */
+/* Take the records that hold kept for this life.  Return: their number. */
 static u32 sc_take_kept(struct swapc *c)
 {
 	struct hold_record r;
@@ -567,7 +567,7 @@ static u32 sc_take_kept(struct swapc *c)
 	}
 }
 
-/* Put everything and ask for a swapd. */
+/* Deposit all records and ask for a swapd. */
 static void sc_run(struct swapc *c)
 {
 	sc_put(c, HOLD_SWAP_SHM, 0, 0, c->shm);
@@ -581,7 +581,7 @@ static void sc_run(struct swapc *c)
  * sc_open() - become kvmm: memory, rings, and a swapd that serves
  * @value: HOLD_SWAP_VALUE()
  *
- * Return: what hold had kept from the last life.
+ * Return: number of records that hold kept from the previous life.
  */
 __maybe_unused
 static u32 sc_open(struct swapc *c, u32 entries, u64 pool_bytes, u64 value,
@@ -664,8 +664,8 @@ static void sc_put_daemons(const char *dir, const char *build, const char *folde
 }
 
 /**
- * sc_prepare() - a directory in which hold finds this program as its kvmm
- * @build: where kvmm-hold and swapd are
+ * sc_prepare() - make a directory in which hold finds this program as its kvmm
+ * @build: folder of kvmm-hold and swapd
  */
 __maybe_unused
 static void sc_prepare(const char *dir, const char *build)

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * usdt.h - the probes of a binary, and what they say while it runs
+ * usdt.h - the probes of a binary, and their arguments while it runs
  *
- * Reads the notes that <sys/sdt.h> leaves (section .note.stapsdt).  A tracer that
- * needs no eBPF: the test forks, the child runs what has probes, and the parent, by
- * ptrace, raises the semaphores, puts int3 in the place of the nops, and reads the
- * arguments where the notes say that they are.  A nop is one byte, so the child goes
- * on behind it.
+ * It reads the notes that <sys/sdt.h> leaves (section .note.stapsdt).  It is a
+ * tracer without eBPF: the test forks, the child runs code with probes, and the
+ * parent, by ptrace, raises the semaphores, puts int3 in the place of the nops,
+ * and reads the arguments at the places in the notes.  A nop is one byte, so
+ * the child goes on behind it.
  */
 #ifndef TESTS_USDT_H
 #define TESTS_USDT_H
@@ -37,14 +37,14 @@ struct usdt_note {
 	u64	semaphore;
 	char	provider[32];
 	char	name[32];
-	char	args[160];	/* as the note has them */
+	char	args[160];	/* as in the note */
 	u32	nr_args;
 };
 
 struct usdt_file {
 	struct usdt_note note[USDT_MAX];
 	u32	nr;
-	u64	entry;		/* e_entry: to find where it was loaded */
+	u64	entry;		/* e_entry: for its load address */
 };
 
 struct usdt_hit {
@@ -158,7 +158,7 @@ static inline bool usdt_register(const struct user_regs_struct *r,
 	return false;
 }
 
-/* disp(%base,%index,scale) of the stopped @pid. */
+/* Value at disp(%base,%index,scale) of the stopped @pid. */
 static inline bool usdt_memory(pid_t pid, const struct user_regs_struct *r,
 			       const char *op, u64 *v)
 {
@@ -187,7 +187,7 @@ static inline bool usdt_memory(pid_t pid, const struct user_regs_struct *r,
 	return !errno;
 }
 
-/* An operand like -4@%eax: sign and size, then where it is. */
+/* Value of an operand like -4@%eax: sign and size, then its place. */
 static inline bool usdt_operand(pid_t pid, const struct user_regs_struct *r,
 				const char *op, u64 *v)
 {
@@ -217,7 +217,7 @@ static inline bool usdt_poke(pid_t pid, u64 at, u64 value, u64 mask)
 	return !ptrace(PTRACE_POKEDATA, pid, at, word);
 }
 
-/* The child stopped behind an int3: whose was it, and what does it say? */
+/* The child stopped behind an int3: find its probe and read the arguments. */
 static inline bool usdt_take(pid_t pid, const struct usdt_file *f, u64 bias,
 			     struct usdt_hit *h)
 {
@@ -246,18 +246,18 @@ static inline bool usdt_take(pid_t pid, const struct usdt_file *f, u64 bias,
 }
 
 /**
- * usdt_trace() - run @scene in a child, and note what its probes say
+ * usdt_trace() - run @scene in a child, and note the hits of its probes
  * @hits: [USDT_HITS], @nr of them
  *
  * The notes are those of this program.
- * Return: 0; -EPERM: ptrace is forbidden; -ECHILD: the child failed; -EIO: what a
- * probe says cannot be read.
+ * Return: 0; -EPERM: ptrace is forbidden; -ECHILD: the child failed; -EIO: an
+ * argument cannot be read.
  */
 static inline int usdt_trace(const struct usdt_file *f, void (*scene)(void),
 			     struct usdt_hit *hits, u32 *nr)
 {
 	extern char __executable_start[];
-	/* Of a program that moves; 0 of one that does not. */
+	/* Load address of a program that moves; otherwise 0. */
 	const u64 bias = f->entry < (u64)(uintptr_t)__executable_start ?
 			 (u64)(uintptr_t)__executable_start : 0;
 	int status, err = 0;
@@ -303,9 +303,9 @@ static inline int usdt_trace(const struct usdt_file *f, void (*scene)(void),
 }
 #endif /* __x86_64__ */
 
-/* ---- what had to be said ---- */
+/* ---- expected hits ---- */
 
-#define USDT_ANY	0xa5a5a5a5a5a5a5a5ull	/* whatever it is */
+#define USDT_ANY	0xa5a5a5a5a5a5a5a5ull	/* any value */
 #define USDT_WANTS	256u
 
 struct usdt_want {
@@ -314,7 +314,7 @@ struct usdt_want {
 	u64	arg[USDT_ARGS];
 };
 
-/* Written by the scene, read by who traces it. */
+/* The scene writes it, and the tracer reads it. */
 struct usdt_wants {
 	u32			nr;
 	struct usdt_want	w[USDT_WANTS];
@@ -358,7 +358,7 @@ static inline bool usdt_says(const struct usdt_want *w, const struct usdt_hit *h
 	return true;
 }
 
-/* The next of that name that was not hit yet; NULL: none.  @all: of the name. */
+/* Index of the next wanted hit of that name that did not come yet.  @all: any one. */
 static inline u32 usdt_next(const struct usdt_wants *wants, const bool *used,
 			    const char *name, const struct usdt_want **all)
 {
@@ -376,8 +376,8 @@ static inline u32 usdt_next(const struct usdt_wants *wants, const bool *used,
 }
 
 /*
- * Every probe that was wanted at all was hit as often as it was, in that order, and
- * said that.  Return: whether; what is wrong is printed.
+ * Every probe with wanted hits must have had them, in that order, with these
+ * arguments.  Return: whether; the first difference is printed.
  */
 static inline bool usdt_compare(const struct usdt_wants *wants,
 				const struct usdt_hit *hits, u32 nr)
