@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fail_nth.c - let the Nth call that may fail be the one that does
+ * fail_nth.c - let the Nth call that may fail return an error
  *
- * Preloaded into the daemons or a client, this stands before the allocations
- * and system calls of CALLS.  While the page that it shares with the test is
- * armed every such call of every thread and process is counted; the one that
- * is the target returns the error of its row, without being made.  So a test
- * that counts up sees each of them fail once.
+ * Preloaded into the daemons or a client, this library intercepts the
+ * allocations and system calls of CALLS.  While the page that it shares with
+ * the test is armed, it counts each such call of all threads and processes.
+ * The target call is not made and returns the error of its row.  So a test that
+ * counts up sees each of them fail once.
  *
- * Not counted: what cannot fail (close, clocks), what waits (poll, epoll_wait),
- * and lines for the log, for then nothing could be said of the rest.
+ * It does not count calls that cannot fail (close, clocks), calls that wait
+ * (poll, epoll_wait), and lines for the log, which have to report the other
+ * failures.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -47,7 +48,7 @@ void *__libc_realloc(void *p, size_t size);
 void *__libc_memalign(size_t align, size_t size);
 
 static struct fail_page *page;
-static u64 program;		/* address that it was loaded at */
+static u64 program;		/* load address of the program */
 
 static int program_is_first(struct dl_phdr_info *info, size_t size, void *arg)
 {
@@ -89,7 +90,7 @@ static void fail_note(const char *call, u64 from, int error)
 	}
 }
 
-/* Is this call the one? */
+/* Is this call the target? */
 static bool fails(const char *call, u64 from, int error)
 {
 	if (!page || !__atomic_load_n(&page->armed, __ATOMIC_ACQUIRE))
@@ -139,11 +140,11 @@ int posix_memalign(void **p, size_t align, size_t size)
 	return 0;
 }
 
-/* ---- calls that are passed on as they are ---- */
+/* ---- calls that are passed on unchanged ---- */
 
 /*
  * x(type, name, error, failure, (parameters), (arguments))
- * The failure is what it returns then: -1, NULL, or the error by itself.
+ * The failure is its return value then: -1, NULL, or the error itself.
  */
 #define CALLS(x)							\
 	x(void *, mmap, ENOMEM, MAP_FAILED,				\
@@ -251,7 +252,7 @@ type name params							\
 CALLS(x)
 #undef x
 
-/* ---- calls with more to them ---- */
+/* ---- calls with extra code ---- */
 
 ssize_t write(int fd, const void *b, size_t n)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fail_nth.h - what fail_nth.so and its test share: a page in a file
+ * fail_nth.h - a page in a file that fail_nth.so and its test share
  */
 #ifndef TESTS_FAIL_NTH_H
 #define TESTS_FAIL_NTH_H
@@ -10,15 +10,15 @@
 #define FAIL_ENV	"KVMM_FAIL_NTH"	/* path of the page */
 
 /**
- * struct fail_page - who is counted, and which call is the one that fails
- * @armed:   0: nobody is counted
+ * struct fail_page - state of the count, and the call that fails
+ * @armed:   0: no call is counted
  * @nr:      calls counted since, of all threads and processes
  * @target:  this one fails, counted from 1; 0: none
  * @failed:  set when it did
- * @error:   with this errno
+ * @error:   errno of the failure
  * @from:    address of the caller in its program
- * @call:    what was called
- * @program: by whom, as in /proc/PID/comm
+ * @call:    name of the call
+ * @program: name of the caller, as in /proc/PID/comm
  */
 struct fail_page {
 	u64	armed;

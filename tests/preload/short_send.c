@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * short_send.c - let sockets take only a part of what they are given
+ * short_send.c - let sockets take only a part of the bytes
  *
- * Preloaded into a server, this stands before sendmsg() to a stream socket
- * that does not wait and carries nothing but bytes: of ten calls three take
- * nothing, three take only some of the bytes, and the others are made as they
- * are.  That is what a full buffer does, at any byte.  And the kernel's own
- * buffer is as small as can be, so that a reader that is a little slow leaves
- * much behind.
+ * Preloaded into a server, this library intercepts sendmsg() to a stream socket
+ * that does not wait and carries only bytes.  Of ten calls three fail with
+ * EAGAIN, three send only some of the bytes, and the others are made unchanged.
+ * A full buffer has that effect, at any byte.  The kernel's own buffer is
+ * minimal, so that even a slightly slow reader leaves many bytes behind.
  */
 #include <errno.h>
 #include <sys/socket.h>

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * watch_alloc.c - count who asks for memory on the mm thread
+ * watch_alloc.c - count allocations on the mm thread
  *
- * Preloaded into a daemon, this stands before malloc() and its relatives,
+ * Preloaded into a daemon, this library intercepts malloc() and its relatives,
  * free(), and the system calls that change the address space.  A call by the
- * thread called WATCH_THREAD, from the moment on that it has this name, is
- * counted in a page that the test has mapped too; then the call is made as
- * if nothing had been between.
+ * thread called WATCH_THREAD, once it has this name, is counted in a page that
+ * the test has mapped too; then the call is made as usual.
  *
  * The flag that says "this thread" is in the thread's static storage, so that
- * reading it needs no memory.  The allocator itself is reached by the names
- * that glibc has for it beside the public ones, so that no lookup is needed,
- * which would allocate.
+ * reading it needs no memory.  The allocator itself is called by glibc's
+ * internal names, so that no lookup is needed, which would allocate.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -36,7 +34,7 @@ void *__libc_memalign(size_t align, size_t size);
 void __libc_free(void *p);
 
 static struct watch_page *page;
-static u64 program;		/* address that it was loaded at */
+static u64 program;		/* load address of the program */
 static __thread bool watched __attribute__((tls_model("initial-exec")));
 
 static void watch_note(const char *what, u64 from, u64 bytes)
@@ -82,7 +80,7 @@ static __attribute__((constructor)) void watch_init(void)
 		page = (struct watch_page *)at;
 }
 
-/* ---- who it is ---- */
+/* ---- name of the thread ---- */
 
 int pthread_setname_np(pthread_t thread, const char *name)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * watch_alloc.h - what watch_alloc.so tells the test that preloaded it
+ * watch_alloc.h - counts that watch_alloc.so reports to its test
  *
- * A file, named by an environment variable, that both have mapped.  All
- * fields are written with atomic operations only.
+ * They are in a file, named by an environment variable, that both processes
+ * have mapped.  All fields are written with atomic operations only.
  */
 #ifndef TESTS_WATCH_ALLOC_H
 #define TESTS_WATCH_ALLOC_H
@@ -11,14 +11,14 @@
 #include <kvmm/types.h>
 
 #define WATCH_ENV	"KVMM_WATCH_ALLOC"	/* path of that file */
-#define WATCH_THREAD	"kvmm-mm"		/* whose calls are counted */
+#define WATCH_THREAD	"kvmm-mm"		/* thread with counted calls */
 #define WATCH_CALLS	16u
 
 /**
- * struct watch_call - one call that was counted
+ * struct watch_call - one counted call
  * @what: name of the function
- * @from: where it was called, from the beginning of the program; what is far
- *        beyond it is in a library
+ * @from: address of the caller, from the beginning of the program; an address
+ *        far beyond it is in a library
  */
 struct watch_call {
 	char	what[16];
@@ -28,9 +28,9 @@ struct watch_call {
 
 /**
  * struct watch_page - the file
- * @nr_threads: that took the name since the file was made
- * @nr_elsewhere: calls on all other threads: the interposing works
- * @nr_calls: on the thread; the first of them are in @call
+ * @nr_threads: threads that took the name since the file was made
+ * @nr_elsewhere: calls on all other threads: the interception works
+ * @nr_calls: calls on the thread; the first of them are in @call
  */
 struct watch_page {
 	u64			nr_threads;
