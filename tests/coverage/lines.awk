@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# lines.awk - what gcov says of kvmm/core, as one record a line of source
+# lines.awk - gcov's output for kvmm/core, as one record a line of source
 #
 # Input: the output of gcov --branch-counts --branch-probabilities --stdout, of
 # any number of objects; a line of a header is in several and is added up.
 # Output: FILE LINE COUNT TAKEN BRANCHES TEXT, tabs between, unordered.
 #
 # Lines with KV_BUG_ON, KV_PROBE, unreachable() or static_assert are left out: a
-# program that does what it should never takes the branch in them, or nobody traces.
+# correct core, without a tracer, never takes the branch in them.
 
 function flush_line()
 {

@@ -4,7 +4,8 @@
 #
 #	awk -v list=FILE -v want_lines=N -v want_branches=N -f table.awk SIM BOTH
 #
-# SIM and BOTH are what lines.awk made, of the same lines, sorted by file and line.
+# SIM and BOTH are outputs of lines.awk, with the same lines, sorted by file and
+# line.
 
 function add(name, what)
 {
