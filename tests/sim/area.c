@@ -2,16 +2,16 @@
 /*
  * area.c - files that are swap areas at times, and the laws of lower tiers
  *
- * A file is switched on and off at any time, under whatever index is free,
- * with another size, priority and speed each time.  What was written there the
- * last time still is, so a slot that is believed without having been written since
- * is found out by its header.  Switching off is refused while something is
- * left; nothing new may go there then, what is left moves elsewhere, and it is
- * tried again.  Who does not wait for that gives it up: then only requests in
- * flight may be left.
+ * A file is switched on and off at any time: under the index that is free, and
+ * with another size, priority and speed each time.  It keeps the content of the
+ * last time.  So if the core believes a slot that it has not written since, the
+ * slot's header gives the fault away.  Switching off is refused while slots are
+ * in use.  No new slot may be filled then, the blocks in it move elsewhere, and
+ * the operator tries again.  An operator who does not wait gives the content up:
+ * then only requests in flight may delay the end of the area.
  *
- * Law 1 for lower tiers: what the core says is in limbo is exactly what
- * requests in flight are to fill, and nothing is used that nobody can need.
+ * Law 1 for lower tiers: the bytes that the core has in limbo are exactly the
+ * bytes that requests in flight are to fill, and no slot is used without need.
  */
 #include "tests/sim/sim.h"
 
@@ -32,7 +32,7 @@ static void area_on(struct sim *w, struct sim_file *f)
 		 rng_below(&w->rng, 50) * SIM_MS;
 	for (i = 0; i < pages; i++)
 		f->head[i].damaged = false;
-	/* It may be written to before the call is over. */
+	/* The core may write to the area before the call is over. */
 	err = core_area_add(w->core, w->now, f->bytes, prio, &f->index);
 	LOG(w, "swapon file %u of %llu bytes, priority %d: %d, area %u",
 	    (u32)(f - w->file), (unsigned long long)f->bytes, prio, err,
@@ -79,7 +79,7 @@ static bool area_busy(const struct sim *w, const struct sim_file *f)
 	return false;
 }
 
-/* What is left is not waited for. */
+/* Switch a file off without waiting for its content. */
 static void area_give_up(struct sim *w, struct sim_file *f)
 {
 	u32 area = f->index;
@@ -104,7 +104,7 @@ void areas_start(struct sim *w)
 			area_on(w, &w->file[i]);
 }
 
-/* Switch one on or off. */
+/* Switch a file on or off. */
 void area_act(struct sim *w)
 {
 	struct sim_file *f = &w->file[rng_below(&w->rng, w->plan.nr_files)];
@@ -113,7 +113,7 @@ void area_act(struct sim *w)
 		area_on(w, f);
 		return;
 	}
-	/* None stays away for long. */
+	/* No area that is leaving stays for long. */
 	if (rng_chance(&w->rng, f->leaving ? 150 : 50))
 		area_give_up(w, f);
 	else if (f->leaving || rng_chance(&w->rng, 400))
@@ -125,7 +125,7 @@ void area_act(struct sim *w)
 
 /* ---- laws ---- */
 
-/* The slot that a request names, header and all. */
+/* Bytes of the slot that a request names, with its header. */
 static u64 slot_bytes(const struct sim_move *m)
 {
 	return CORE_SLOT_HEADER + ALIGN_UP(m->bytes, (u64)SIM_PAGE);
@@ -150,7 +150,7 @@ static void check_tier(struct sim *w, u32 pool)
 		const struct sim_move *m = &w->moves[i];
 
 		if (pool == CORE_POOL_HOST) {
-			/* Content comes up to here, or down. */
+			/* The request fills the host pool, from below or from above. */
 			limbo += m->copy == m->down ? slot_bytes(m) : 0;
 		} else if (!m->copy && m->file == file) {
 			limbo += m->down ? slot_bytes(m) : 0;
@@ -158,7 +158,7 @@ static void check_tier(struct sim *w, u32 pool)
 			ios++;
 		}
 	}
-	/* A slot whose read is overdue is nobody's until the answer. */
+	/* The slot of an overdue read stays in limbo until the answer. */
 	LAW(w, v.limbo >= limbo && v.limbo - limbo <=
 	    (v.nr_overdue ? given_up : 0), "law 1: tier %u: %llu bytes in limbo, requests in flight fill %llu",
 	    pool, (unsigned long long)v.limbo, (unsigned long long)limbo);
@@ -172,7 +172,7 @@ static void check_tier(struct sim *w, u32 pool)
 	    (unsigned long long)v.poison, (unsigned long long)v.total);
 }
 
-/* After every event. */
+/* Check all lower tiers, after every event. */
 void laws_tiers(struct sim *w)
 {
 	u32 i;
@@ -182,8 +182,8 @@ void laws_tiers(struct sim *w)
 }
 
 /*
- * Take the domain's name over for another model, which drops its cache on all
- * tiers, and leave again.
+ * Attach to the domain's name with another model, which drops its cache on all
+ * tiers, and detach again.
  */
 static void domain_forget(struct sim *w, u32 dom)
 {
@@ -193,7 +193,7 @@ static void domain_forget(struct sim *w, u32 dom)
 	w->dom[dom].req.identity[1] = 0xff;
 	w->dom[dom].req.limits[0].max = KVMM_LIMIT_MAX;
 	id = shell_attach(w, dom);
-	/* A tenant keeps its record while a detached process of it lives on. */
+	/* A tenant keeps its record while it has a lingering client. */
 	if (id == -ENOSPC && ghosts_end(w))
 		id = shell_attach(w, dom);
 	LAW(w, id >= 0, "law 7: domain %u cannot be taken over: %d", dom, id);

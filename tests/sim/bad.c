@@ -2,13 +2,13 @@
 /*
  * bad.c - requests that must be refused, and change nothing
  *
- * Each is right but for one thing.  What the views, the status records and
- * the tables show before and after must be the same (law 4).  A NOP goes
- * before it, so that whatever the core still had to do is done.
+ * Each request has one fault.  Views, status records and tables must be the
+ * same before and after it (law 4).  A NOP goes before it, so that the core has
+ * no work left over.
  */
 #include "tests/sim/sim.h"
 
-/* A request in the making, and what must be answered. */
+/* A request in the making, and the answer that it must get. */
 struct bad {
 	struct kvmm_sqe	sqe;
 	u32		len;
@@ -46,7 +46,7 @@ static void bad_nop(struct sim *w, struct sim_client *cl, struct bad *b)
 	}
 }
 
-/* REMAP, TRUNCATE, TRIM: of a handle that never was. */
+/* REMAP, TRUNCATE, TRIM with a handle that the core never gave out. */
 static void bad_share(struct sim *w, struct sim_client *cl, struct bad *b)
 {
 	static const u16 ops[] = { KVMM_OP_SEQ_REMAP, KVMM_OP_SEQ_TRUNCATE,
@@ -301,7 +301,7 @@ static void bad_ack(struct sim *w, struct sim_client *cl, struct bad *b)
 	case 1:
 		a->what = 3;
 		break;
-	case 4:			/* what nobody asked for */
+	case 4:			/* a revocation that the core did not ask for */
 		a->what = KVMM_ACK_REVOKE;
 		a->generation += cl->extents[e].state == KVMM_EXTENT_REVOKE;
 		b->entry = -ESTALE;
@@ -333,7 +333,7 @@ static void bad_detach(struct sim *w, struct sim_client *cl, struct bad *b)
 	b->status = -EBUSY;
 }
 
-/* Draw one; false when it needs something that is not there. */
+/* Draw a request.  Return: false when it needs something that is not there. */
 static bool bad_draw(struct sim *w, struct sim_client *cl, struct bad *b)
 {
 	u32 kind = rng_below(&w->rng, 10);
@@ -377,7 +377,7 @@ static bool bad_draw(struct sim *w, struct sim_client *cl, struct bad *b)
 	return true;
 }
 
-/* Request numbers must rise: whoever forges one is expelled. */
+/* Request numbers must rise: a client that forges one is expelled. */
 static void bad_number(struct sim *w, struct sim_client *cl)
 {
 	struct kvmm_sqe sqe = { .op = KVMM_OP_NOP, .number = cl->number };
@@ -394,11 +394,11 @@ static u64 settled_digest(struct sim *w, struct sim_client *cl)
 	u64 before, after = laws_digest(w);
 	u32 i, n;
 
-	/* A restore that evicts what it needs tries again, a block each time. */
+	/* A restore that evicts blocks it needs tries again, a block each time. */
 	for (i = 0; i < 64; i++) {
 		before = after;
 		(void)shell_submit(w, cl, KVMM_OP_NOP, 0, 0, 0);
-		/* What an event leaves undone is of that event. */
+		/* Work that an event leaves over belongs to that event. */
 		for (n = 0; n < 4096 && core_poll(w->core, w->now); n++)
 			;
 		after = laws_digest(w);
@@ -409,7 +409,7 @@ static u64 settled_digest(struct sim *w, struct sim_client *cl)
 	return after;
 }
 
-/* One request that must be refused. */
+/* Send one request that must be refused. */
 void bad_act(struct sim *w, struct sim_client *cl)
 {
 	struct bad b = { .sqe = { .op = KVMM_OP_NOP } };

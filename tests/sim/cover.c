@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * cover.c - what happened how often, over all seeds
+ * cover.c - how often each thing happened, over all seeds
  *
- * A simulator that never gets somewhere proves nothing about it.  So every
+ * The simulator proves nothing about code that it never reaches.  So every
  * counter of the core must have risen in some seed, and every verb must have
- * been accepted.  A seed that is run a second time is not counted again.
+ * been accepted.  If a seed is run a second time, the second run is not counted.
  *
  * Each process of a run counts for itself; the first one adds up (jobs.c).
  */
@@ -17,7 +17,7 @@
 #define JUDGE_CRASHES	5000	/* from here on no point may be missing */
 
 /**
- * struct cover - what one process counted
+ * struct cover - counts of one process
  * @notes:  literals: the same address in every process of a run
  * @stalls: ns over all seeds: as the core accounts for them, and in truth
  */
@@ -65,7 +65,7 @@ static const char * const op_names[KVMM_NR_OPS + 1] = {
 
 static bool off;
 
-/* Count, or not: the seed is being run a second time. */
+/* Count from here on, or not: the seed is being run a second time. */
 void cover_switch(bool on)
 {
 	off = !on;
@@ -82,7 +82,7 @@ static void count(u64 table[][NR_ERRORS], u16 op, int status)
 	table[op][err < NR_ERRORS ? err : NR_ERRORS - 1]++;
 }
 
-/* The core was ended there. */
+/* The daemon ended at @point. */
 void cover_crash(u32 point)
 {
 	if (!off)
@@ -120,7 +120,7 @@ static void note_add(const char *what, u64 times)
 	cover.note_counts[i] += times;
 }
 
-/* Something of the world itself that is worth knowing; @what is a literal. */
+/* Count an event of the world itself; @what is a literal. */
 void cover_note(const char *what)
 {
 	if (!off)
@@ -134,7 +134,7 @@ size_t cover_bytes(void)
 	return sizeof(struct cover);
 }
 
-/* Leave what was counted here at @to. */
+/* Copy the counts of this process to @to. */
 void cover_save(void *to)
 {
 	memcpy(to, &cover, sizeof(cover));
@@ -148,7 +148,7 @@ static void add_up(u64 *to, const u64 *from, size_t bytes)
 		to[i] += from[i];
 }
 
-/* Add what another process left at @from. */
+/* Add the counts of another process, which are at @from. */
 void cover_add(const void *from)
 {
 	const struct cover *o = from;
@@ -206,10 +206,10 @@ static void print_stalls(const char *what, u64 stalls[CORE_PSI_NR_KINDS][2])
 }
 
 /**
- * cover_report() - print the table of what happened
- * @judge: enough seeds ran that what never happened is a failure
+ * cover_report() - print the table of all counts
+ * @judge: enough seeds ran, so a count of 0 is a failure
  *
- * Return: how much never happened.
+ * Return: number of counts that are 0.
  */
 u32 cover_report(bool judge)
 {

@@ -2,24 +2,25 @@
 /*
  * crash.c - the daemon ends, and another one adopts the arena
  *
- * It ends between two events, or inside one, at a point that the core passes
- * (core_ops.crash): then whatever called the core is left there and then.  Of
- * the core nothing is kept but the arena; of what was in flight, what it had
- * done.  The next one adopts the arena, is told who died meanwhile and which
- * areas are there, and its first tick orders what is to be done anew.
+ * The daemon ends between two events, or inside one at a point that the core
+ * passes (core_ops.crash): then the function that called the core is left at
+ * once.  The arena is all that is kept of the core.  Of requests in flight, the
+ * part that was done stays done.  The next daemon adopts the arena.  It is told
+ * which clients died meanwhile and which areas there are, and its first tick
+ * repeats the orders that were lost.
  *
- * Clients live on, with what they had mapped; their devices run.  They come
- * back one by one, or die.  Each has the answers that it was given before and
- * knows which of its requests had none.  Where the arena was salvaged its
- * sequences are to be matched again, and until it is back its device may write
- * anything into what its open steps cover.
+ * Clients live on with their mappings, and their devices run.  They come back
+ * one by one, or die.  A client has all answers that it got before, and knows
+ * which of its requests had none.  If the arena was salvaged, the client has to
+ * match its sequences again.  Until it is back its device may write anything
+ * into the range of its open steps.
  *
- * What must hold then is what must hold always: laws.c, the contents of every
- * block that anybody reads, and that all come to their end.
+ * The same laws hold as always: those of laws.c, the content of every block that
+ * is read, and that every sequence comes to its end.
  */
 #include "tests/sim/sim.h"
 
-/* What a seed draws, beside all else so that other seeds stay as they were. */
+/* Drawn from a generator of its own, so that other seeds do not change. */
 void crash_draw(struct sim *w)
 {
 	rng_seed(&w->crash_rng, mix2(w->seed, 21));
@@ -29,7 +30,7 @@ void crash_draw(struct sim *w)
 		w->plan.crash = PICK(&w->crash_rng, 2, 5, 20, 60);
 }
 
-/* The core passes a point. */
+/* The core passes @point: end the daemon here if that was drawn. */
 void op_crash(void *arg, u32 point)
 {
 	struct sim *w = arg;
@@ -44,7 +45,7 @@ void op_crash(void *arg, u32 point)
 	longjmp(w->crashed, 1);
 }
 
-/* ---- what the world knows, and the arena may not ---- */
+/* ---- facts that the world knows, and the arena may not ---- */
 
 static void extents_sync(struct sim *w)
 {
@@ -86,7 +87,7 @@ static void areas_sync(struct sim *w)
 		else
 			there[f->index] = true;
 	}
-	/* Added, and the shell was not told. */
+	/* An area that the core added without telling the shell. */
 	for (i = 0; i < CORE_MAX_AREAS; i++) {
 		if (there[i] || core_get_tier(w->core, CORE_POOL_AREA + i, &v))
 			continue;
@@ -96,7 +97,7 @@ static void areas_sync(struct sim *w)
 	}
 }
 
-/* Processes that detached and live on, by the core's tenant. */
+/* Count the lingering clients of each of the core's tenants. */
 static void ghosts_sync(struct sim *w)
 {
 	u32 t, i, nr;
@@ -117,7 +118,7 @@ static void ghosts_sync(struct sim *w)
 	}
 }
 
-/* Who has died or gone, and the core may not have heard all of it. */
+/* Tell the core which clients have died or gone: it may have missed some. */
 static void clients_sync(struct sim *w, bool salvaged)
 {
 	struct core_client_view v;
@@ -137,7 +138,7 @@ static void clients_sync(struct sim *w, bool salvaged)
 		LAW(w, there, "adopted: client %u is not there", i);
 		if (cl->op == KVMM_OP_DETACH && cl->asking && cl->state == SIM_ALIVE &&
 		    v.state == 2) {
-			/* It took effect; the client ends without its answer. */
+			/* The DETACH took effect; the client ends without its answer. */
 			cl->state = SIM_DETACHED;
 			cl->nr_seqs = 0;
 			memset(cl->seqs, 0, sizeof(cl->seqs));
@@ -162,7 +163,7 @@ static void tunables_sync(struct sim *w)
 	w->nr_online = p.nr_online;
 }
 
-/* ---- another daemon ---- */
+/* ---- the next daemon ---- */
 
 static void limits_forget(struct sim *w)
 {
@@ -209,7 +210,7 @@ static void adopt(struct sim *w, bool inside)
 	w->adopting = false;
 }
 
-/* Where in this event does it end?  0: not in it, but for crash_armed. */
+/* Points to pass until the daemon ends in this event, 0: none; see crash_armed too. */
 static u32 crash_where(struct sim *w)
 {
 	struct rng *r = &w->crash_rng;
@@ -222,7 +223,7 @@ static u32 crash_where(struct sim *w)
 		return 0;
 	if (rng_chance(r, 500))
 		return 1 + rng_below(r, PICK(r, 1, 3, 10, 40, 200));
-	/* At a certain point, when it is next passed. */
+	/* At a certain point, when the core passes it next. */
 	w->crash_armed = true;
 	w->crash_point = rng_below(r, NR_CORE_CRASH_POINTS);
 	w->crash_until = w->event + 200;
@@ -254,7 +255,7 @@ void crash_event(struct sim *w, void (*event)(struct sim *w))
 
 /* ---- clients come back ---- */
 
-/* Does the client know what became of its sequence? */
+/* Compare the record of a sequence with what its client knows. */
 static void seq_back(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		     bool salvaged)
 {
@@ -309,7 +310,7 @@ static void client_back(struct sim *w, struct sim_client *cl)
 	cl->nr_acks = 0;
 	memset(cl->seen, 0, sizeof(cl->seen));
 	salvaged = cl->was_salvaged;
-	/* By asking it says that its device has stopped: also if no answer comes. */
+	/* Resuming says that its device has stopped, even if no answer comes. */
 	if (salvaged)
 		step_all_void(cl);
 	err = core_client_resume(w->core, w->now, cl->id, cl->answered, &info,
@@ -323,7 +324,7 @@ static void client_back(struct sim *w, struct sim_client *cl)
 	info.cut = cl->info.cut;
 	LAW(w, !memcmp(&info, &cl->info, sizeof(info)), "client %u resumes as another",
 	    cl->id);
-	/* What was not answered never was; steps are numbered anew. */
+	/* Requests without an answer never happened; steps are numbered anew. */
 	cl->number = cl->answered;
 	if (salvaged)
 		cl->step_number = 0;
@@ -345,7 +346,7 @@ static void client_back(struct sim *w, struct sim_client *cl)
 }
 
 /**
- * crash_back() - something becomes of a client that is away
+ * crash_back() - a client that is away comes back, dies, or its device writes
  *
  * Return: whether anything was done.
  */
@@ -376,14 +377,14 @@ bool crash_back(struct sim *w)
 	return false;
 }
 
-/* It ends now, between two events, and all come back at once. */
+/* End the daemon now, between two events; all clients come back at once. */
 void crash_between(struct sim *w)
 {
 	adopt(w, false);
 	crash_all_back(w);
 }
 
-/* Before the end all are back. */
+/* Let all clients that are away come back, before the end. */
 void crash_all_back(struct sim *w)
 {
 	u32 i;

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * device.c - the device fails, when all that a seed did is under way
+ * device.c - the device fails, while all work of a seed is under way
  *
  * Cut (one seed in 32): every copy in flight is answered with an error, unless it
- * is over, and goes on writing what it was to fill for as long as the daemon
- * lives; memory that was being made is not.  Time goes on, then the daemon ends
- * and the next one adopts: what is drained after that is as in any seed.
+ * is over.  Such a copy goes on writing its target as long as the daemon lives.
+ * Memory that was being made does not come.  Time goes on, then the daemon ends
+ * and the next one adopts.  The seed is drained after that as any other.
  *
- * Lost (another one): whoever is there is told, nothing is given or cached any
- * more, and when all clients have died all of the device is in POISON.
+ * Lost (another seed in 32): all clients are told, and no block is granted or
+ * cached any more.  When all clients have died, all of the device is in POISON.
  */
 #include "tests/sim/sim.h"
 
@@ -19,7 +19,7 @@ static void fails(struct sim *w, u32 how)
 	world_event_done(w);
 }
 
-/* It comes late or never, and nothing is asked for after that. */
+/* Refuse all memory under way; the core must not ask for more. */
 static void no_more_memory(struct sim *w)
 {
 	while (w->nr_creating) {
@@ -39,7 +39,7 @@ static void some_ticks(struct sim *w)
 	}
 }
 
-/* Who was told that it does not fit any more is done. */
+/* Let clients die that were told that a sequence does not fit any more. */
 static void bury_failed(struct sim *w)
 {
 	u32 i, n;
@@ -64,7 +64,7 @@ static void bury_failed(struct sim *w)
 	}
 }
 
-/* device_cut() - no copies, no more memory; then another daemon */
+/* device_cut() - no copies, no more memory; then the next daemon */
 void device_cut(struct sim *w)
 {
 	w->cut = true;
@@ -102,7 +102,7 @@ static void all_told(struct sim *w)
 	}
 }
 
-/* device_lost() - nothing of it is to be used again: the end of the seed */
+/* device_lost() - no block of it may be used again: the end of the seed */
 void device_lost(struct sim *w)
 {
 	struct core_pool_view p;

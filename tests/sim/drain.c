@@ -2,17 +2,17 @@
 /*
  * drain.c - bringing a seed to its end: laws 6 and 7
  *
- * Nothing new is opened.  Every client that can act does all it can in turn,
- * memory comes when it is asked for, time goes on; so every sequence must
- * become READY and reach its length, within a bounded number of rounds from
- * one to the next.  Clients that hang or never acknowledge are left as they
- * are until all others are through: they may not hold anybody up for ever.
- * Then they wake, and finish too.
+ * No sequence is opened any more.  Every client that can act does all it can in
+ * turn, memory comes when the core asks for it, time goes on.  So every sequence
+ * must become READY and reach its length; the number of rounds from one to the
+ * next is bounded.  Clients that hang or never acknowledge stay so until all
+ * others are through: they may not hold up other clients for ever.  Then they
+ * wake, and finish too.
  *
  * Tenants wait for each other as domains do: memory changes over between them.
  *
- * In the end everybody goes; all must be free or cached, and a newcomer that
- * wants all of the pool gets it.
+ * In the end all clients go.  All memory must be free or cached, and a newcomer
+ * that wants the whole pool gets it.
  */
 #include "tests/sim/sim.h"
 
@@ -24,7 +24,7 @@ static bool acts(const struct sim_client *cl)
 	return cl->state == SIM_ALIVE && !cl->hung;
 }
 
-/* One client does what it can. */
+/* One client does all that it can. */
 static void drain_client(struct sim *w, struct sim_client *cl)
 {
 	while (cl->nr_acks && !cl->mute) {
@@ -111,7 +111,7 @@ static bool busy(const struct sim *w, bool all)
 	return false;
 }
 
-/* Clients that hang or are mute come to themselves. */
+/* Clients that hang or are mute act again. */
 static void wake_up(struct sim *w)
 {
 	u32 i;
@@ -133,7 +133,7 @@ static void stuck_seq(struct sim *w, const struct sim_client *cl,
 		q->valid, core_seq_state_name(st->state));
 }
 
-/* Who has the pool. */
+/* Log which domains hold the pool. */
 static void stuck_pool(struct sim *w)
 {
 	struct core_extent_view x;
@@ -155,7 +155,7 @@ static void stuck_pool(struct sim *w)
 				d.nr_running, d.nr_waiting, d.nr_clients);
 }
 
-/* Somebody waits for ever: who is there, and whom is it about? */
+/* A sequence waits for ever: log all sequences and the pool. */
 static void stuck(struct sim *w)
 {
 	const struct sim_client *who = NULL;
@@ -194,7 +194,7 @@ static void drain_until(struct sim *w, bool all)
 	}
 }
 
-/* Attach to a domain whose blocks are the smallest: all of the pool is used. */
+/* Attach to a domain with the smallest block: it can use all of the pool. */
 static struct sim_client *newcomer(struct sim *w)
 {
 	struct sim_domain *d = &w->dom[0];
@@ -207,7 +207,7 @@ static struct sim_client *newcomer(struct sim *w)
 	d->req.group[0] = (struct kvmm_group){ .layers = 1, .kv_heads = 1,
 					       .k_bytes = 32, .v_bytes = 32 };
 	id = shell_attach(w, 0);
-	/* A tenant keeps its record while a detached process of it lives on. */
+	/* A tenant keeps its record while it has a lingering client. */
 	if (id == -ENOSPC && ghosts_end(w))
 		id = shell_attach(w, 0);
 	LAW(w, id >= 0, "law 7: a newcomer cannot attach: %d", id);
@@ -217,7 +217,7 @@ static struct sim_client *newcomer(struct sim *w)
 	return &w->cl[id];
 }
 
-/* It goes again, and with it what it had. */
+/* The newcomer detaches and gives its memory back. */
 static void newcomer_goes(struct sim *w, struct sim_client *cl)
 {
 	client_act_detach(w, cl);
@@ -290,8 +290,8 @@ static bool revoking(const struct sim *w)
 }
 
 /*
- * What is in flight to lower tiers comes to its end, by itself, and what is
- * asked back from nobody but processes that had detached.
+ * Wait until requests to lower tiers are answered, and until revocations that
+ * only lingering clients hold up are over.
  */
 static void settle(struct sim *w)
 {
@@ -317,7 +317,7 @@ static void settle(struct sim *w)
 /**
  * world_drain() - bring the world to its end
  *
- * Every sequence finishes, every client goes, everything is free.
+ * Every sequence finishes, every client goes, all memory is free.
  */
 void world_drain(struct sim *w)
 {

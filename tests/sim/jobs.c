@@ -2,12 +2,12 @@
 /*
  * jobs.c - the seeds of a run, shared out over processes
  *
- * A seed needs nothing from another, so as many processes as there are cores
- * take blocks of seeds from one counter until none is left.  The counter and
- * the totals are in memory that all share; what a process counted besides
- * (cover.c) is left in a place of its own there when it ends, and added up by
- * the first process.  A report of a broken seed is written whole: who writes
- * holds a lock, which goes with the process.
+ * Seeds are independent, so as many processes as there are cores take blocks of
+ * seeds from one counter until none is left.  The counter and the totals are in
+ * memory that all processes share.  A process leaves its other counts (cover.c)
+ * in its own place there when it ends, and the first process adds them up.  The
+ * report of a broken seed is written whole: its writer holds a lock, which goes
+ * with the process.
  *
  * With one job nothing is forked.
  */
@@ -36,7 +36,7 @@ u32 jobs_default(void)
 }
 
 /**
- * jobs_report_begin() - nobody else writes until jobs_report_end()
+ * jobs_report_begin() - keep other processes from writing a report
  */
 void jobs_report_begin(void)
 {
@@ -81,7 +81,7 @@ static void work(u64 nr, void (*run)(u64 from, u64 to))
 static void worker(u64 nr, void (*run)(u64 from, u64 to), pid_t parent,
 		   void *cover)
 {
-	/* Nobody is left behind when the first process is ended. */
+	/* No worker stays behind when the first process is ended. */
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
 		_exit(1);
@@ -90,7 +90,7 @@ static void worker(u64 nr, void (*run)(u64 from, u64 to), pid_t parent,
 	exit(0);
 }
 
-/* Wait for all; after one that crashed, and named its seed, no more is begun. */
+/* Wait for all workers; if one crashes, which names its seed, no more start. */
 static void reap(u64 nr, u32 jobs)
 {
 	int status;
@@ -108,7 +108,7 @@ static void reap(u64 nr, u32 jobs)
 
 /**
  * jobs_run() - run @nr seeds in @jobs processes
- * @run: the seeds from @from to before @to; calls jobs_count() for each
+ * @run: runs the seeds from @from to before @to; calls jobs_count() for each
  *
  * Return: the totals.
  */
@@ -146,7 +146,7 @@ const struct sim_totals *jobs_run(u64 nr, u32 jobs,
 }
 
 /**
- * jobs_count() - a seed is over: add to what all count together
+ * jobs_count() - a seed is over: add to the totals of all processes
  *
  * Return: the totals now.
  */

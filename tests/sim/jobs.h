@@ -8,12 +8,12 @@
 #include "tests/sim/sim.h"
 
 #define JOBS_MAX		1024u	/* processes */
-#define JOBS_BLOCK		16u	/* seeds that one takes at once */
-#define JOBS_MAX_FAILURES	3u	/* seeds; then it is enough */
+#define JOBS_BLOCK		16u	/* seeds that a process takes at once */
+#define JOBS_MAX_FAILURES	3u	/* broken seeds after which the run ends */
 
-/* Of all processes; changed by jobs_count(). */
+/* Totals of all processes; changed by jobs_count(). */
 struct sim_totals {
-	u64	next;		/* the first seed that nobody took yet */
+	u64	next;		/* the first seed that no process took yet */
 	u64	seeds;
 	u64	events;
 	u32	failures;

@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * laws.c - what must hold after every event
+ * laws.c - laws that must hold after every event
  *
- * The core's walkers judge the core by its own facts.  Here it is judged from
- * outside: status records move only as they may and say so by their events,
- * epochs rise when memory is lost, nobody loses memory for another tenant or
- * inside an open step, counters agree with each other and with the views.
+ * The core's walkers judge the core by its own records.  This file judges it
+ * from outside.  Status records change only as they may, and the core posts
+ * events for it.  Epochs rise when memory is lost.  No sequence loses memory for
+ * another tenant or inside an open step.  Counters agree with each other and
+ * with the views.
  */
 #include "tests/sim/sim.h"
 
 #define POISON	8	/* of core_domain_view.blocks */
 #define S(state)	BIT(KVMM_SEQ_##state)
 
-/* From one look to the next, which is at most one event later. */
+/* Changes of state from one look to the next, at most one event later. */
 static const u32 may_become[KVMM_NR_SEQ_STATES] = {
-	/* A child, or admitted, and taken in the same event for a promise. */
+	/* A child, or admitted, and preempted in the same event for a promise. */
 	[KVMM_SEQ_CLOSED]	= S(WAITING) | S(READY) | S(RECOMPUTE) |
 				  S(SWAPPED),
-	/* MARKED where another of its family is in a step. */
+	/* MARKED if another sequence of the family is in a step. */
 	[KVMM_SEQ_WAITING]	= S(READY) | S(RESTORING) | S(FAILED) |
 				  S(MARKED) | S(RECOMPUTE) | S(SWAPPED) |
 				  S(CLOSED),
@@ -28,10 +29,10 @@ static const u32 may_become[KVMM_NR_SEQ_STATES] = {
 	/* FAILED: a smaller pool or memory.max has no room for it any more. */
 	[KVMM_SEQ_SWAPPED]	= S(RESTORING) | S(READY) | S(RECOMPUTE) |
 				  S(FAILED) | S(CLOSED),
-	/* MARKED: it was filled, and its family preempted in the same event. */
+	/* MARKED: it was restored, and its family preempted in the same event. */
 	[KVMM_SEQ_RESTORING]	= S(READY) | S(MARKED) | S(RECOMPUTE) |
 				  S(SWAPPED) | S(CLOSED),
-	/* Admitted, and taken in the same event, as above. */
+	/* Admitted and preempted in the same event, as above. */
 	[KVMM_SEQ_RECOMPUTE]	= S(WAITING) | S(READY) | S(RESTORING) |
 				  S(FAILED) | S(MARKED) | S(SWAPPED) |
 				  S(CLOSED),
@@ -40,7 +41,7 @@ static const u32 may_become[KVMM_NR_SEQ_STATES] = {
 
 /* ---- status records ---- */
 
-/* How often the epoch must have risen from one state to the other. */
+/* Did the epoch rise as often as the change of state demands? */
 static bool epoch_right(const struct sim_seen *was,
 			const struct kvmm_seq_status *st)
 {
@@ -54,15 +55,15 @@ static bool epoch_right(const struct sim_seen *was,
 	else if ((st->state == KVMM_SEQ_SWAPPED ||
 		  st->state == KVMM_SEQ_MARKED) &&
 		 was->state == KVMM_SEQ_RESTORING)
-		want = 1;	/* it was back, and is taken again */
+		want = 1;	/* it was restored, and taken again */
 	else if (was->state == KVMM_SEQ_RESTORING && was->preempt_events)
-		want = 1;	/* the same, and back once more */
-	/* Swapped, and what was below is lost or too much to come back. */
+		want = 1;	/* the same, and restored once more */
+	/* Swapped, and the copy below is lost or too much to come back. */
 	return rise == want || (lost && rise == want + 1 &&
 				was->state != KVMM_SEQ_SWAPPED);
 }
 
-/* Was anybody preempted in this event for what another domain is promised? */
+/* Did this event preempt a sequence for the memory.min of another domain? */
 bool laws_promise_kept(struct sim *w)
 {
 	u64 ev[NR_CORE_EVENTS];
@@ -136,8 +137,8 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 			    cl->id, slot);
 	} else {
 		/*
-		 * Swapped and back in one event, or admitted and taken again,
-		 * it says so by its events.
+		 * Swapped and restored in one event, or admitted and
+		 * preempted again: the events must say so.
 		 */
 		bool back = was->preempt_events && was->ready_events;
 
@@ -158,7 +159,7 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 }
 
 /**
- * laws_event_posted() - an event may only hint at what can be read already
+ * laws_event_posted() - an event must not come before the record it tells of
  *
  * Context: inside the core's call of ops->wake.
  */
@@ -210,7 +211,7 @@ void laws_event_posted(struct sim *w, struct sim_client *cl)
 	}
 }
 
-/* Nobody is killed but for a step, a silence or a mapping that lasts too long. */
+/* A client is killed only for a step, a silence or a mapping that lasts too long. */
 void laws_check_kill(struct sim *w, struct sim_client *cl, int reason)
 {
 	const struct sim_step *st = &cl->steps[cl->step_head];
@@ -307,9 +308,9 @@ static void check_walkers(struct sim *w)
 }
 
 /**
- * laws_after_event() - everything that holds between events
+ * laws_after_event() - check all laws that hold between events
  *
- * The walkers run every time where there is little to walk, else every 256
+ * The walkers run after every event if the pools are small, else every 256
  * events.
  */
 void laws_after_event(struct sim *w)
@@ -331,7 +332,7 @@ void laws_after_event(struct sim *w)
 		check_walkers(w);
 }
 
-/* ---- nothing changed ---- */
+/* ---- a refused request changes nothing ---- */
 
 static u64 digest_add(u64 d, const void *p, size_t len)
 {
@@ -347,7 +348,7 @@ static u64 digest_add(u64 d, const void *p, size_t len)
 	return d;
 }
 
-/* Everything that the views show, in one word; refusals are not in it. */
+/* Digest of all that the views show, without counts of refusals. */
 u64 laws_digest(struct sim *w)
 {
 	u64 ev[NR_CORE_EVENTS], d = 0;
@@ -390,9 +391,9 @@ u64 laws_digest(struct sim *w)
 }
 
 /**
- * laws_final() - law 7: everybody has gone, nothing is held
+ * laws_final() - law 7: all clients have gone, no memory is held
  *
- * What is left is free, or cached and so to be had.
+ * All memory is free, or cached and so available.
  */
 void laws_final(struct sim *w)
 {

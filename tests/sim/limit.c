@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * limit.c - what domains are promised, and that nobody takes it
+ * limit.c - memory that domains are promised, and that no other domain takes
  *
- * Marks are drawn with the domains, and changed by an operator while all is
- * going on.  A domain's use, with what it was promised at admission, falls
- * below its memory.min only by what it does itself: never in an event in which
- * another domain's client asks for something.
+ * Marks are drawn with the domains, and an operator changes them during the
+ * seed.  The use of a domain, with its reservations, falls below its memory.min
+ * only by the domain's own acts: never in an event in which a client of another
+ * domain asks for something.
  */
 #include "tests/sim/sim.h"
 
-/* Marks of a domain as it is drawn. */
+/* Draw the marks of a domain. */
 void limit_draw(struct sim *w, struct kvmm_attach_req *req)
 {
 	struct kvmm_limits *l = &req->limits[0];
@@ -27,7 +27,7 @@ void limit_draw(struct sim *w, struct kvmm_attach_req *req)
 		req->limits[1].max = w->cfg.host_bytes / 2 + 1;
 }
 
-/* An operator changes something. */
+/* An operator changes a mark. */
 void limit_act(struct sim *w)
 {
 	struct rng *r = &w->rng;
@@ -38,7 +38,7 @@ void limit_act(struct sim *w)
 	bool there = !core_get_domain(w->core, dom, &v);
 	int err;
 
-	/* Clients would have to be told what fits; check_core_limit does it. */
+	/* Clients would have to be told which sequences fit; check_core_limit does it. */
 	if (which == CORE_LIMIT_MAX)
 		return;
 	if (which == CORE_LIMIT_WEIGHT)
@@ -62,8 +62,9 @@ void limit_act(struct sim *w)
 }
 
 /*
- * Cache within memory.min is kept from others for as long as somebody is
- * attached.  So that all may end, the operator promises nothing any more.
+ * Cache within memory.min is kept from other domains as long as a client of the
+ * domain is attached.  So that all sequences can end, the operator takes back
+ * every memory.min.
  */
 void limit_lift_all(struct sim *w)
 {
@@ -80,7 +81,7 @@ static u64 domain_use(const struct core_domain_view *v)
 	return v->current_bytes + v->reserved * v->block_bytes;
 }
 
-/* After every event. */
+/* Check the use of each domain, after every event. */
 void laws_limits(struct sim *w)
 {
 	struct core_domain_view v;
@@ -102,9 +103,9 @@ void laws_limits(struct sim *w)
 		    (unsigned long long)was->kept, w->actor_domain);
 		was->use = use;
 		/*
-		 * Its own high and max may take it lower; and an admission
-		 * of its own makes room for more than it takes: two blocks
-		 * for each that runs then, whatever the domain has.
+		 * The domain's own high and max may take its use lower.  An
+		 * admission of its own makes room for more than it takes: two
+		 * blocks for each sequence that runs then.
 		 */
 		own = min(v.emin_bytes, min(v.limit[CORE_LIMIT_HIGH],
 					    v.limit[CORE_LIMIT_MAX]));

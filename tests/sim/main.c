@@ -3,12 +3,12 @@
  * main.c - the simulator's program: seeds, replay, totals
  *
  * The core runs between simulated clients, devices and a simulated operator;
- * one seed decides everything.  A seed that breaks a law is run again with its
- * log, whose end is printed together with the command that replays it to the
- * event.  Some seeds are run twice, once with the core's own trace recorded and
- * once without, and must give the same trace both times.
+ * one seed decides everything.  A seed that breaks a law is run again with a
+ * log.  The program prints the end of the log, and the command that replays the
+ * seed to that event.  Some seeds are run twice, once with the core's own trace
+ * recorded and once without: both runs must give the same trace.
  *
- * How many seeds are run without --seeds follows from KVMM_TEST_LEVEL; they are
+ * KVMM_TEST_LEVEL decides how many seeds are run without --seeds.  They are
  * shared out over as many processes as there are cores (jobs.c).
  * budget: 60 s, full 300 s
  */
@@ -25,7 +25,7 @@
 
 #define JUDGE_SEEDS	1000	/* from here on coverage is judged */
 
-/* What the command line said. */
+/* Options of the command line. */
 struct options {
 	u64	seed;
 	u64	nr_seeds;
@@ -43,7 +43,7 @@ static const char *program;
 /* ---- failing and logging ---- */
 
 /**
- * sim_fail() - a law is broken: note which, leave the seed
+ * sim_fail() - a law is broken: note which one, leave the seed
  */
 void sim_fail(struct sim *w, const char *fmt, ...)
 {
@@ -62,7 +62,7 @@ void kv_bug(const char *file, int line, const char *what)
 	sim_fail(world, "KV_BUG_ON(%s) at %s:%d", what, file, line);
 }
 
-/* One line about what happens, kept or printed. */
+/* Add one line to the log, which is kept or printed. */
 void sim_log(struct sim *w, const char *fmt, ...)
 {
 	char *line = w->log[w->log_next++ % SIM_LOG_LINES];
@@ -84,7 +84,7 @@ static void print_log(const struct sim *w)
 		printf("    %s\n", w->log[i % SIM_LOG_LINES]);
 }
 
-/* A crash names its seed before it takes effect. */
+/* A crash prints its seed before the signal takes effect. */
 static void on_crash(int sig)
 {
 	char line[160];
@@ -110,7 +110,7 @@ static void catch_crashes(void)
 
 /* ---- seeds ---- */
 
-/* One life of a seed, or the same @again; false when a law was broken. */
+/* Run a seed, or run it @again.  Return: false when a law was broken. */
 static bool live(struct sim *w, u64 seed, u32 stop_at, bool logging, bool again)
 {
 	bool verbose = w->verbose;
@@ -170,7 +170,7 @@ static void report_failure(struct sim *w)
 	printf(" -v\n");
 }
 
-/* Live through a seed; false once so many are broken that it is enough. */
+/* Run a seed.  Return: false when so many are broken that the run ends. */
 static bool run_seed(struct sim *w, u64 seed, bool twice)
 {
 	struct sim_totals t;
@@ -201,7 +201,7 @@ static bool run_seed(struct sim *w, u64 seed, bool twice)
 	return t.failures < JOBS_MAX_FAILURES;
 }
 
-/* Seeds of one process. */
+/* Run the seeds of one process. */
 static void run_seeds(u64 from, u64 to)
 {
 	u64 i;

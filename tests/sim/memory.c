@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * memory.c - what lies behind the extents
+ * memory.c - the memory behind the extents
  *
- * The pool's memory is an array of cells, one for the least that a token may
- * take.  A device that writes a token's KV writes the hash of what it was
- * computed from into the token's cell; whoever reads compares.  Memory that
- * was just made holds garbage, another one in every cell and each time.
+ * The pool's memory is an array of cells, one for each min_token_bytes.  A
+ * device that writes a token's KV writes a hash into the token's cell: the hash
+ * of all that the KV was computed from.  A reader compares it.  Memory that was
+ * just made holds garbage, which differs in every cell and each time.
  *
- * Every access goes through mem_block(), which asserts that the client who
- * makes it has mapped the extents as they are now.
+ * Every access goes through mem_block(), which asserts that the client has
+ * mapped the extents in their present generation.
  */
 #include "tests/sim/sim.h"
 
-/* Fresh memory: nothing that anybody could expect. */
+/* Fill fresh memory with values that no reader expects. */
 void mem_garbage(struct sim *w, u32 extent)
 {
 	u64 per = w->cfg.extent_size / w->cfg.min_token_bytes;
@@ -26,7 +26,7 @@ void mem_garbage(struct sim *w, u32 extent)
 /**
  * mem_block() - the cells of the block that a table entry names
  * @entry: as read from a shadow table or a result
- * @why:   what for, for the report
+ * @why:   purpose of the access, for the report
  *
  * Return: block_tokens cells.
  */

@@ -2,15 +2,15 @@
 /*
  * move.c - which blocks moved inside the simulated device
  *
- * Moves are rare beside all else, and one of each kind is another path through
- * the core, so each is counted: a simulator that never moved a shared block
- * proves nothing about it.  Looked at in the core's own records when a copy is
- * over, before the core hears of it.
+ * Migrations are rare, and each kind is another path through the core.  So each
+ * kind is counted: a simulator that never moved a shared block proves nothing
+ * about it.  The kind is read from the core's own records when a copy is over,
+ * before the core hears of it.
  */
 #include "kvmm/core/node/node.h"
 #include "tests/sim/sim.h"
 
-/* Somebody wants a certain span, as it is when memory is taken back. */
+/* Empty a certain span, as the core does when memory is taken back. */
 void move_act(struct sim *w)
 {
 	u32 i, nr = core_sizes(w->core)->nr_extents;
@@ -31,7 +31,7 @@ void move_act(struct sim *w)
 	admit_all(w->core);
 }
 
-/* A copy inside the device is about to be answered. */
+/* Count a copy inside the device; its answer is about to be given. */
 void cover_move(const struct sim *w, u64 id, int status)
 {
 	const struct core *c = w->core;

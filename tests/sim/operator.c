@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * operator.c - what comes from neither clients nor devices
+ * operator.c - events that come from neither clients nor devices
  *
- * An operator drops caches, watches for stalls, asks for what is not there and
- * attaches what must be refused; a process that had detached and lived on ends
- * at last.  What is refused changes nothing (law 4).
+ * An operator drops caches, watches for stalls, asks for domains and sequences
+ * that are not there, and sends attach messages that must be refused.  A
+ * lingering client ends at last.  A refused request changes nothing (law 4).
  */
 #include "kvmm/core/why.h"
 #include "tests/sim/sim.h"
@@ -96,10 +96,10 @@ static void config_refused(struct sim *w)
 		cfg.min_token_bytes = 1;
 		cfg.pool_bytes = CORE_POOL_LIMIT - cfg.extent_size;
 		break;
-	case 5:			/* the kernel's, and none of ours */
+	case 5:			/* a mode of the kernel that kvmm does not have */
 		cfg.overcommit = 1;
 		break;
-	default:		/* valid, and what is derived is derived */
+	default:		/* valid: the core derives the number of pages */
 		cfg.nr_idpages = 0;
 		LAW(w, core_arena_size(&cfg), "a configuration is refused");
 		return;
@@ -107,7 +107,7 @@ static void config_refused(struct sim *w)
 	LAW(w, !core_arena_size(&cfg), "a wrong configuration is taken");
 }
 
-/* ---- looking where nothing is ---- */
+/* ---- views of records that are not there ---- */
 
 static void look_past_the_end(struct sim *w)
 {
@@ -156,12 +156,12 @@ static void drop_caches(struct sim *w)
 	    "drop %u of domain %u: %d", most, dom, nr);
 	if (nr > 0)
 		cover_note("caches dropped");
-	/* Nobody took it for somebody else. */
+	/* No other domain took it. */
 	if (dom < SIM_DOMAINS)
 		w->limit[dom].kept = 0;
 }
 
-/* Cache falls free, as much as is told, and nobody loses anything else. */
+/* Evict as many cached blocks as asked for; no sequence may lose memory. */
 static void evict(struct sim *w)
 {
 	u32 dom = rng_below(&w->rng, w->cfg.max_domains);
@@ -175,7 +175,7 @@ static void evict(struct sim *w)
 	    most, dom, nr);
 	if (!there || core_get_domain(w->core, dom, &v))
 		return;
-	/* Somebody may have been admitted with what fell free, or with cache. */
+	/* A sequence may have been admitted to the freed blocks, or with cached ones. */
 	LAW(w, v.nr_preempted == was.nr_preempted,
 	    "evict preempts %u", v.nr_preempted - was.nr_preempted);
 	LAW(w, !most == !nr || was.blocks[3] < most || nr >= (int)most,
@@ -187,7 +187,7 @@ static void evict(struct sim *w)
 		w->limit[dom].kept = 0;
 }
 
-/* What is told of a sequence can be told at any moment. */
+/* The reason why a sequence waits can be asked at any moment. */
 static void look_why(struct sim *w)
 {
 	u32 i = rng_below(&w->rng, w->cfg.max_clients * w->cfg.max_seqs);
@@ -227,7 +227,7 @@ static void trigger_change(struct sim *w)
 	    "a trigger of domain %u: %d", dom, t);
 }
 
-/* Any of the tunables, also to what is out of bounds. */
+/* Set a tunable, now and then to a value out of bounds. */
 static void tune(struct sim *w)
 {
 	static const u32 most[CORE_NR_TUNABLES] = {
@@ -247,7 +247,7 @@ static void tune(struct sim *w)
 
 	if (which == CORE_TUNE_overcommit)
 		fine = fine && value != 1;
-	/* What was opened must be able to fit for ever. */
+	/* An open sequence must be able to fit for ever. */
 	if (which == CORE_TUNE_overcommit_ratio)
 		value = fine ? w->cfg.overcommit_ratio : 0;
 	if (which == CORE_TUNE_overcommit && w->cfg.overcommit_ratio < 100)
@@ -260,7 +260,7 @@ static void tune(struct sim *w)
 }
 
 /**
- * operator_act() - one event of the operator's
+ * operator_act() - one event of the operator
  */
 void operator_act(struct sim *w)
 {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * plan.c - what a seed draws before anything happens
+ * plan.c - the draws of a seed before its first event
  *
- * Pools are tiny, so that everything that is rare in a large one (the last
- * block, the only span, a full table) happens in every other seed.  Shapes of
- * blocks are chosen to need spans of one to several extents, with and without
- * a tail.  One seed in thirty has a pool of thousands of blocks and sequences
- * whose tables have several pages.
+ * Pools are tiny, so that cases which are rare in a large one (the last block,
+ * the only span, a full table) happen in every other seed.  Shapes of blocks
+ * are chosen to need spans of one to several extents, with and without a tail.
+ * One seed in thirty has a pool of thousands of blocks and sequences whose
+ * tables have several pages.
  */
 #include "tests/sim/sim.h"
 
@@ -26,14 +26,14 @@ static const struct shape shapes[] = {
 	{ 1, 1, 64, 0, 0 },	/* no V */
 	{ 2, 1, 24, 24, 0 },	/* three extents a span at 4 KiB */
 	{ 1, 1, 40, 40, 0 },	/* five extents a span */
-	{ 3, 1, 16, 16, 2 },	/* a tail whatever the span */
+	{ 3, 1, 16, 16, 2 },	/* a tail in every span */
 	{ 4, 2, 8, 8, 4 },
 };
 
 
 /*
- * Slots of the lower tiers have 8 KiB and more where blocks have one, so a
- * host pool that holds as much as the device is eight times as large.
+ * A slot of a lower tier takes 8 KiB or more, a block may take 1 KiB.  So a host
+ * pool with room for as many blocks as the device is eight times as large.
  */
 static void draw_tiers(struct sim *w, u32 extents)
 {
@@ -79,7 +79,7 @@ static void draw_config(struct sim *w)
 		extents = max(2u, extents / 4);
 	cfg->pool_bytes = extents * cfg->extent_size;
 	cfg->max_tenants = SIM_TENANTS;
-	/* Too few records, of some; not drawn either. */
+	/* Too few tenant records, in one seed of eight; see event_work below. */
 	if (w->seed % 8 == 5)
 		cfg->max_tenants = SIM_TENANTS - 1;
 	cfg->max_domains = rng_chance(r, 700) ? SIM_DOMAINS
@@ -98,7 +98,7 @@ static void draw_config(struct sim *w)
 	cfg->watermark_scale_factor = PICK(r, 0, 0, 10, 100, 500, 1000);
 	cfg->cache_floor = PICK(r, 0, 0, 5, 20, 100);
 	cfg->overcommit_ratio = 100;
-	/* A few tries an event, or one; not drawn, to keep the other seeds. */
+	/* A small budget of work for an event.  Not drawn: other seeds do not change. */
 	if (w->seed % 4 == 3)
 		cfg->event_work = 1 + (u32)(mix2(w->seed, 7) % 400);
 	if (rng_chance(r, 200)) {
@@ -110,7 +110,7 @@ static void draw_config(struct sim *w)
 	draw_tiers(w, extents);
 }
 
-/* What makes the content of two domains' blocks the same. */
+/* Blocks of domains with the same id have the same content. */
 static u64 domain_uid(const struct sim *w, const struct sim_domain *d)
 {
 	const struct kvmm_group *g = &d->req.group[0];
@@ -161,7 +161,7 @@ static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
 				     rng_below(r, 4096);
 	limit_draw(w, req);
 	d->uid = domain_uid(w, d);
-	/* Drawn twice it is one domain, and has one limit. */
+	/* Two draws of one domain share its limits. */
 	for (n = 0; n < i; n++)
 		if (w->dom[n].uid == d->uid) {
 			memcpy(req->limits, w->dom[n].req.limits,
@@ -171,8 +171,8 @@ static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
 }
 
 /**
- * plan_quota() - what a tenant may have, in one seed of four
- * @tenant: as its domains name it
+ * plan_quota() - quota of a tenant, which is limited in one seed of four
+ * @tenant: index as in sim_domain.tenant
  */
 void plan_quota(const struct sim *w, u32 tenant, struct core_quota *quota)
 {
@@ -217,7 +217,7 @@ static void draw_load(struct sim *w)
 	p->prios = rng_chance(r, 400);
 }
 
-/* How the lower tiers do. */
+/* Draw delays and failures of the lower tiers. */
 static void draw_moves(struct sim *w)
 {
 	struct sim_plan *p = &w->plan;

@@ -2,15 +2,14 @@
 /*
  * pressure.c - the time that sequences lost, measured from outside
  *
- * Between two events nothing changes, so the truth is easy: after each event
- * the world looks at the status records that the core publishes and at what
- * its own clients did, and says for each domain whether anybody is stalled
- * and whether anybody is productive; the time to the next event goes to what
- * was true before it.  The core's accounts of the same time must agree.
+ * Between two events nothing changes, so the truth is easy to find.  After each
+ * event the world reads the status records of the core and knows the acts of its
+ * clients.  It decides for each domain whether a sequence is stalled and whether
+ * one is productive.  The time from the event before goes to the state that the
+ * domain had then.  The core's accounts of the same time must agree.
  *
- * The world cannot see everything: of a sequence that was taken, had back and
- * was taken again in one event it does not know what it had in between.  So a
- * seed may differ by a little.
+ * The world cannot see every state: a sequence may be preempted, restored and
+ * preempted again in one event.  So the accounts may differ by a little.
  */
 #include "tests/sim/sim.h"
 
@@ -19,14 +18,14 @@
 #define RESTORING	BIT(2)
 #define RUNNING		BIT(3)
 
-/* What the sequence is in the eyes of its client, now. */
+/* State of a sequence as its client sees it, now. */
 static u32 task_of(const struct sim_client *cl, u32 slot)
 {
 	const struct kvmm_seq_status *st = &cl->status[slot];
 	const struct sim_seen *seen = &cl->seen[slot];
 	const struct sim_seq *q = &cl->seqs[slot];
 
-	/* Closed, or its slot is not known to be used again. */
+	/* Closed, or the client does not know the present user of the slot. */
 	if (!q->used || q->closing || q->handle !=
 	    KVMM_SEQ(slot, st->generation))
 		return 0;
@@ -67,7 +66,7 @@ static u32 domain_tasks(const struct sim *w, u32 dom)
 static void add_up(struct sim *w, struct sim_pressure *p,
 		   const struct core_pressure_view *v)
 {
-	/* What stalls for each, and what lets the others get on. */
+	/* State that stalls for memory and for I/O, and state that rules out "full". */
 	static const u32 want[SIM_PSI_RES] = { STALLED, RESTORING };
 	static const u32 gets_on[SIM_PSI_RES] = { PRODUCTIVE, RUNNING };
 	const u64 ns = w->now - p->since;
@@ -78,7 +77,7 @@ static void add_up(struct sim *w, struct sim_pressure *p,
 		bool some = p->tasks & want[i];
 		bool full = some && !(p->tasks & gets_on[i]);
 
-		/* A new domain under an old number begins anew. */
+		/* A new domain under an old number starts from 0. */
 		if (now[CORE_PSI_SOME] >= was[CORE_PSI_SOME] &&
 		    now[CORE_PSI_FULL] >= was[CORE_PSI_FULL]) {
 			p->core[i][CORE_PSI_SOME] += now[CORE_PSI_SOME] -
@@ -92,7 +91,7 @@ static void add_up(struct sim *w, struct sim_pressure *p,
 	}
 }
 
-/* After every event, whose time is w->now. */
+/* Account for the time since the last event; w->now is the time of this one. */
 void pressure_account(struct sim *w)
 {
 	struct core_pressure_view v;
@@ -133,13 +132,13 @@ static void law_total(struct sim *w, u32 dom, u32 res, u32 kind)
 /**
  * laws_pressure() - the accounts of the whole seed agree with the truth
  *
- * Within a twentieth, or 20 ms where little was lost.
+ * The tolerance is a twentieth, and 20 ms more.
  */
 void laws_pressure(struct sim *w)
 {
 	u32 i, res, what;
 
-	/* Who is away does not see its records, and what was is forgotten. */
+	/* A client that is away cannot read its records; an adoption loses the truth. */
 	if (w->plan.crash || w->cut)
 		return;
 	for (i = 0; i < w->cfg.max_domains; i++)
@@ -148,7 +147,7 @@ void laws_pressure(struct sim *w)
 				law_total(w, i, res, what);
 }
 
-/* Somebody who wants to be told of stalls, from the beginning. */
+/* Add triggers for stalls before the first event. */
 void pressure_start(struct sim *w)
 {
 	u32 i, nr = rng_below(&w->rng, 3);

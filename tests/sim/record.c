@@ -2,9 +2,9 @@
 /*
  * record.c - the core is traced, or not
  *
- * Of a seed that is run twice one run records every event and the other none:
- * both must do the same.  What is recorded is in order, and of events that there
- * are; the report of the last shortage is of rows that there are.
+ * If a seed is run twice, one run records every event and the other none: both
+ * must do the same.  Records are in order, and name events that exist.  The
+ * report of the last shortage names rows that exist.
  */
 #include <stdlib.h>
 
@@ -16,7 +16,7 @@
 static struct core_trace *ring;
 static struct core_oom_view oom;
 
-/* record_start() - lend a core that has just begun a ring, if this run has one */
+/* record_start() - lend a ring to a core that has just begun, if this run records */
 void record_start(struct sim *w)
 {
 	if (!w->recording)

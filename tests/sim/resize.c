@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * resize.c - an operator who makes the device pool smaller and larger
+ * resize.c - an operator makes the device pool smaller and larger
  *
- * Under load the pool is never made smaller than the longest sequence that is
- * open, so that law 6 holds for each of them all the time (check_core_resize
- * does the rest).  What leaves must not be asked for, and when nobody is left
- * who could hold any of it, all of it must have gone.
+ * Under load the pool is never made smaller than the longest open sequence, so
+ * law 6 holds for every sequence all the time (check_core_resize covers smaller
+ * pools).  Extents that leave must not be created.  When no client is left that
+ * could hold one, all of them must have gone.
  */
 #include "tests/sim/sim.h"
 
@@ -16,7 +16,7 @@ static u64 extents_for(const struct sim *w, const struct sim_client *cl,
 	u64 blocks = DIV_ROUND_UP(tokens,
 				  (u64)w->dom[cl->dom].req.block_tokens);
 
-	/* Of a span's blocks only a part may be promised. */
+	/* Only a part of a span's blocks may be promised. */
 	if (w->cfg.overcommit == CORE_OVERCOMMIT_NEVER)
 		blocks = DIV_ROUND_UP(blocks * 100,
 				      (u64)w->cfg.overcommit_ratio);
@@ -24,7 +24,7 @@ static u64 extents_for(const struct sim *w, const struct sim_client *cl,
 	       cl->info.span_extents;
 }
 
-/* Extents that the pool must have: whatever is open fits alone. */
+/* Extents that the pool must have: each open sequence fits alone. */
 static u32 extents_needed(const struct sim *w)
 {
 	u64 need = 1;
@@ -87,7 +87,7 @@ void resize_act(struct sim *w)
 		resize_to(w, rng_range(&w->rng, need, w->nr_extents));
 }
 
-/* Is something of what is to leave still there? */
+/* Is an extent that is to leave still there? */
 bool resize_goes_on(const struct sim *w)
 {
 	struct core_pool_view p;
@@ -98,20 +98,20 @@ bool resize_goes_on(const struct sim *w)
 	return p.resizing;
 }
 
-/* The pool has its full size again. */
+/* Give the pool its full size again. */
 void resize_restore(struct sim *w)
 {
 	if (w->nr_online != w->nr_extents)
 		resize_to(w, w->nr_extents);
 }
 
-/* Nobody is there: all but one extent goes. */
+/* Shrink the pool to one extent; no client is left. */
 void resize_to_least(struct sim *w)
 {
 	resize_to(w, 1);
 }
 
-/* All that was to leave has. */
+/* All extents that were to leave have left. */
 void resize_check_done(struct sim *w)
 {
 	struct core_pool_view p;

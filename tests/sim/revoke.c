@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * revoke.c - clients that are asked for memory back, and what they do then
+ * revoke.c - clients that are asked for memory back, and how they answer
  *
- * An honest client unmaps and says so, at once or late.  A stubborn one does
- * nothing until it is killed.  A liar says so and keeps the mapping: it keeps
- * the old memory, and what is made anew for another tenant must be of a newer
- * generation than anything that a client of the old one still has mapped.
- * Processes that had detached and live on end when they are told to.
+ * An honest client unmaps the extent and acknowledges, at once or late.  A
+ * stubborn client does nothing until it is killed.  A liar acknowledges and
+ * keeps the mapping, so it keeps the old memory.  The memory made anew for
+ * another tenant must have a newer generation than any mapping that a client of
+ * the old tenant still has.  Lingering clients end when they are told to.
  */
 #include "tests/sim/sim.h"
 
-/* A MAP that it did not answer yet need not be answered any more. */
+/* Drop a MAP that the client has not answered yet: it need not any more. */
 static void forget_map(struct sim_client *cl, u32 extent)
 {
 	u32 i;
@@ -22,7 +22,7 @@ static void forget_map(struct sim_client *cl, u32 extent)
 		}
 }
 
-/* Extents that the client is asked for and has not answered for. */
+/* List extents that were revoked and that the client has not answered for. */
 static u32 asked_for(const struct sim *w, const struct sim_client *cl,
 		     u32 *list, u32 most)
 {
@@ -35,8 +35,8 @@ static u32 asked_for(const struct sim *w, const struct sim_client *cl,
 }
 
 /**
- * client_act_unmap() - give back what was asked for, and say so
- * Return: false when nothing was, or the client does not care.
+ * client_act_unmap() - give back the revoked extents, and acknowledge
+ * Return: false when none was revoked, or the client is stubborn.
  */
 bool client_act_unmap(struct sim *w, struct sim_client *cl)
 {
@@ -79,7 +79,7 @@ bool client_act_unmap(struct sim *w, struct sim_client *cl)
 /**
  * revoke_check_send() - a client is to map memory that its tenant owns alone
  *
- * Whoever kept an older mapping of the extent has other memory.
+ * A client that kept an older mapping of the extent has other memory.
  */
 void revoke_check_send(struct sim *w, const struct sim_client *to, u32 extent,
 		       u32 generation)
@@ -98,14 +98,14 @@ void revoke_check_send(struct sim *w, const struct sim_client *to, u32 extent,
 }
 
 /**
- * revoke_check_kill() - is who does not give back killed in time, not before?
+ * revoke_check_kill() - a client is killed only if it kept an extent too long
  */
 void revoke_check_kill(struct sim *w, const struct sim_client *cl)
 {
 	u32 e;
 
 	if (cl->unbound)
-		return;		/* it was asked, and nobody sees it */
+		return;		/* its records are gone, so the world cannot see the revocation */
 	for (e = 0; e < w->nr_extents; e++)
 		if ((w->ext[e].holders & BIT_ULL(cl->id)) &&
 		    cl->extents[e].state == KVMM_EXTENT_REVOKE &&
@@ -115,7 +115,7 @@ void revoke_check_kill(struct sim *w, const struct sim_client *cl)
 		 cl->id);
 }
 
-/* A process that had detached, and lived on, ends. */
+/* A lingering client ends. */
 void ghost_ends(struct sim *w, u32 t)
 {
 	u32 e;
@@ -131,7 +131,7 @@ void ghost_ends(struct sim *w, u32 t)
 	core_ghost_gone(w->core, w->now, w->haunts[t]);
 }
 
-/* All detached processes end.  Return: whether there was any. */
+/* All lingering clients end.  Return: whether there was any. */
 bool ghosts_end(struct sim *w)
 {
 	bool any = false;
@@ -143,7 +143,7 @@ bool ghosts_end(struct sim *w)
 	return any;
 }
 
-/* One that was told to.  Return: whether there was any. */
+/* A lingering client that was told to end ends.  Return: whether there was any. */
 bool ghost_dies(struct sim *w)
 {
 	u32 t;
@@ -160,7 +160,7 @@ bool ghost_dies(struct sim *w)
 	return false;
 }
 
-/* The core wants those of its tenant @tenant ended. */
+/* The core orders the lingering clients of its tenant @tenant to end. */
 void op_kill_ghosts(void *arg, u32 tenant)
 {
 	struct sim *w = arg;
@@ -173,7 +173,7 @@ void op_kill_ghosts(void *arg, u32 tenant)
 		w->exorcised[t] = true;
 		nr++;
 	}
-	/* What an earlier one had counts as theirs, until the last has ended. */
+	/* Haunted extents stay so until clients that detached by now have ended too. */
 	for (t = 0; t < SIM_CLIENTS; t++)
 		nr += w->cl[t].state == SIM_DETACHED &&
 		      w->cl[t].info.tenant == tenant;

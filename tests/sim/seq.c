@@ -3,21 +3,20 @@
  * seq.c - simulated sequences: status, tables, tokens
  *
  * All tokens that a sequence will ever have are decided when it is opened or
- * forked: those of prompts from the choices made at a few branches, so that
+ * forked.  The tokens of a prompt follow from choices at a few branches, so
  * prompts share beginnings, and the same ids come after different beginnings
- * too; later ones from the hash of all before, so that equal prefixes go on
- * equally.  The hash
- * of (domain, salt, tokens up to here) is what the sequence must find in the
- * cell of each of its positions, whoever wrote it there.
+ * too.  A later token follows from the hash of all before it, so that equal
+ * prefixes go on equally.  The cell of each position must hold the hash of
+ * (domain, salt, tokens up to here), whichever sequence wrote it.
  *
- * A client learns of its sequences from their status records alone, which it
- * reads before it uses a sequence; events are only judged (laws.c).  Its copy
- * of a block table is refreshed from table_lo on, as an engine does it, and is
- * compared with the shadow while a step is open.
+ * A client learns the state of its sequences only from their status records,
+ * which it reads before it uses a sequence; laws.c judges events.  The client
+ * refreshes its copy of a block table from table_lo on, as an engine does.  The
+ * copy is compared with the shadow while a step is open.
  */
 #include "tests/sim/sim.h"
 
-/* End of what the open steps may write, at least what is valid. */
+/* End of the range that open steps may write, or the valid length. */
 u32 seq_cover(const struct sim_client *cl, const struct sim_seq *q)
 {
 	u32 cover = q->valid, i, n;
@@ -88,7 +87,7 @@ u32 seq_entry_now(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 	return shadow_entry(w, cl, q, idx);
 }
 
-/* Behind the last entry there is nothing, and it says so. */
+/* Behind the last entry the table must say that it ends. */
 static void shadow_ends(struct sim *w, struct sim_client *cl,
 			struct sim_seq *q, u32 nr)
 {
@@ -126,9 +125,9 @@ void seq_refresh(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 }
 
 /*
- * The copy still is what the shadow says, from entry @from on.  Before it a
- * full block may have been given up for another of the same content; what a
- * step that is open reads there must be in place all the same.
+ * The copy must be the same as the shadow, from entry @from on.  Before @from a
+ * full block may have been replaced by another one of the same content; blocks
+ * that an open step reads there must be in place all the same.
  */
 void seq_compare(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		 u32 from, u32 nr)
@@ -150,7 +149,7 @@ void seq_compare(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 }
 
 /**
- * seq_verify() - law 5: what is read is what was computed
+ * seq_verify() - law 5: a client reads the values that were computed
  * @upto: positions below it are read, through the client's table
  */
 void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
@@ -171,7 +170,7 @@ void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 
 /* ---- status ---- */
 
-/* seq_lost() - nothing of it is valid any more: it is matched again */
+/* seq_lost() - no token of the sequence is valid any more: match it again */
 void seq_lost(struct sim_seq *q)
 {
 	if (q->resident || q->swapped)
@@ -209,13 +208,13 @@ static void seq_arrived(struct sim *w, struct sim_client *cl,
 	q->resident = true;
 	q->valid = st->valid_len;
 	q->dev_len = q->valid;
-	/* It may have been swapped since, and then nothing is promised. */
+	/* If it was swapped since, no room is reserved for it. */
 	q->resv = st->seq_epoch == q->arrived ? q->ids_total : 0;
 	seq_refresh(w, cl, q, 0, seq_blocks(w, cl, q->valid));
 	seq_verify(w, cl, q, q->valid, "matched prefix");
 }
 
-/* Its memory was taken, but what is valid is not lost. */
+/* The sequence lost its memory, but its valid tokens are not lost. */
 static void seq_swapped(struct sim *w, struct sim_client *cl,
 			struct sim_seq *q)
 {
@@ -227,7 +226,7 @@ static void seq_swapped(struct sim *w, struct sim_client *cl,
 	q->resv = 0;
 }
 
-/* It is there again, in other places. */
+/* The sequence was restored, in other blocks. */
 static void seq_returned(struct sim *w, struct sim_client *cl,
 			 struct sim_seq *q, const struct kvmm_seq_status *st)
 {
@@ -243,8 +242,8 @@ static void seq_returned(struct sim *w, struct sim_client *cl,
 }
 
 /*
- * Was it swapped since the last look, whether or not it is there again?  Being
- * marked raises the epoch once, and leads nowhere but out.
+ * Was the sequence swapped since the last look, even if it is restored by now?
+ * Marking raises the epoch once; a marked sequence always loses its memory.
  */
 static bool seq_was_swapped(const struct sim_seq *q,
 			    const struct kvmm_seq_status *st)
@@ -265,7 +264,7 @@ static bool seq_was_swapped(const struct sim_seq *q,
 }
 
 /**
- * seq_look() - read the status record and believe it
+ * seq_look() - read the status record of a sequence and follow it
  *
  * Return: the record.
  */
@@ -300,7 +299,7 @@ const struct kvmm_seq_status *seq_look(struct sim *w, struct sim_client *cl,
 	return st;
 }
 
-/* One that is in use and not being closed, or NULL. */
+/* A sequence that is in use and not being closed, or NULL. */
 struct sim_seq *seq_random(struct sim *w, struct sim_client *cl)
 {
 	u32 i, at = rng_below(&w->rng, SIM_SEQS);
@@ -344,7 +343,7 @@ static void tokens_draw(struct sim *w, struct sim_client *cl,
 	}
 }
 
-/* A fork goes its own way from what is valid on, but not inside the prompt. */
+/* A fork differs from its parent after its valid tokens, but not in the prompt. */
 void seq_fork_tokens(const struct sim_seq *from, struct sim_seq *q)
 {
 	u32 all = q->prompt_len + q->max_tokens;
@@ -411,7 +410,7 @@ static void open_draw(struct sim *w, struct kvmm_open_arg *a)
 					   : rng_range(r, 1, p->max_prompt);
 	a->max_tokens = rng_range(r, 0, p->max_gen);
 	a->salt = rng_below(r, p->nr_salts);
-	/* Of each class of retention. */
+	/* One priority of each class of retention. */
 	a->priority = p->prios ? 80 * rng_below(r, 3) : 0;
 	if (rng_chance(r, p->flags))
 		a->flags |= KVMM_OPEN_NO_MATCH;

@@ -2,10 +2,10 @@
 /*
  * share.c - REMAP, TRUNCATE and TRIM as honest clients send them
  *
- * What a sequence should be is copied, cut and forgotten here as the core does
- * it with blocks; the laws then compare the two whenever something is read.
- * Half of the time a client reads its tables again after a REMAP, else it
- * trusts that the next grant tells from where (sim_seq.stale until then).
+ * The expected tokens of a sequence are copied, cut and forgotten here as the
+ * core does it with blocks.  The laws compare the two at each read.  After half
+ * of the REMAPs the client reads its tables again.  Else it trusts that the next
+ * grant tells where the table changed (sim_seq.stale until then).
  */
 #include "tests/sim/sim.h"
 
@@ -21,7 +21,7 @@ static bool is_idle(struct sim *w, struct sim_client *cl, struct sim_seq *q)
 	       seq_look(w, cl, q)->state == KVMM_SEQ_READY;
 }
 
-/* Mostly one that the verbs apply to, now and then any. */
+/* Pick a sequence that the verbs apply to, now and then any other. */
 static struct sim_seq *share_pick(struct sim *w, struct sim_client *cl)
 {
 	u32 at = rng_below(&w->rng, SIM_SEQS), i;
@@ -51,7 +51,7 @@ static void remember(struct sim_client *cl)
 	}
 }
 
-/* What one entry must be answered with, as if it were alone. */
+/* The right answer to one entry, as if it were alone. */
 static int remap_want(struct sim *w, struct sim_client *cl,
 		      struct sim_seq *child, struct sim_seq *other)
 {
@@ -63,7 +63,7 @@ static int remap_want(struct sim *w, struct sim_client *cl,
 	return a == KVMM_SEQ_READY && b == KVMM_SEQ_READY ? 0 : -ESTALE;
 }
 
-/* By its client's will it has @len, of which @lost are what it had before. */
+/* The client cut the sequence to @len; @lost of it were valid before a loss. */
 static void share_cut(struct sim_client *cl, const struct sim_seq *q, u32 len,
 		      u32 lost)
 {
@@ -71,7 +71,7 @@ static void share_cut(struct sim_client *cl, const struct sim_seq *q, u32 len,
 	cl->seen[q->slot].lost = lost;
 }
 
-/* @q is what @slot was; its handle and what it is to become stay its own. */
+/* @q becomes a copy of @slot; it keeps its handle and its planned length. */
 static void remap_take(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		       u32 slot)
 {
@@ -88,7 +88,7 @@ static void remap_take(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 	q->stale = true;
 	q->nr_table = seq_blocks(w, cl, q->valid);
 	share_cut(cl, q, q->valid, was_lost[slot]);
-	/* Another's need may have taken it in the same event. */
+	/* Another domain's need may have preempted it in the same event. */
 	if (rng_chance(&w->rng, 500) &&
 	    cl->status[q->slot].state == KVMM_SEQ_READY) {
 		seq_refresh(w, cl, q, 0, q->nr_table);
@@ -129,7 +129,7 @@ static bool remap_act(struct sim *w, struct sim_client *cl)
 	int want = 0, err;
 
 	nr = q ? remap_draw(w, cl, q->family, a, from) : 0;
-	/* A family of one has nobody to become. */
+	/* A family of one has no other sequence to become. */
 	if (nr < 2 && rng_chance(&w->rng, 800))
 		return seq_act_fork(w, cl);
 	if (!nr)
@@ -162,7 +162,7 @@ static bool remap_act(struct sim *w, struct sim_client *cl)
 	return true;
 }
 
-/* From what is left on it goes another way, but not inside the prompt. */
+/* Draw new tokens after the valid ones, but not inside the prompt. */
 static void tokens_again(struct sim *w, struct sim_seq *q)
 {
 	u32 p = max(q->valid, q->prompt_len);
@@ -206,14 +206,14 @@ static bool truncate_act(struct sim *w, struct sim_client *cl)
 	q->stale = true;
 	q->nr_table = seq_blocks(w, cl, len);
 	share_cut(cl, q, len, min(cl->seen[q->slot].lost, len));
-	/* Another's need may have taken it in the same event. */
+	/* Another domain's need may have preempted it in the same event. */
 	if (cl->status[q->slot].state == KVMM_SEQ_READY)
 		seq_refresh(w, cl, q, q->nr_table, q->nr_table);
 	tokens_again(w, q);
 	return true;
 }
 
-/* What is given back is not read again, also by steps begun later. */
+/* Blocks that are given back are not read again, not even by later steps. */
 static bool trim_act(struct sim *w, struct sim_client *cl)
 {
 	struct kvmm_len_arg *a = (struct kvmm_len_arg *)w->args;
@@ -237,7 +237,7 @@ static bool trim_act(struct sim *w, struct sim_client *cl)
 	cover_entry(KVMM_OP_SEQ_TRIM, want);
 	if (!want)
 		q->trim_want = max(q->trim_want, pos / bt);
-	/* Steps that are open read it still. */
+	/* Open steps still read them. */
 	if (!q->nr_steps)
 		q->trim = q->trim_want;
 	return true;

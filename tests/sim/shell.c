@@ -2,10 +2,10 @@
 /*
  * shell.c - the core's other side: its commands, and the events it is given
  *
- * What the daemon does with memory, sockets and signals is noted down here
- * and takes effect when a later event says so.  The commands themselves are
- * judged: memory is not made twice, is not released while anybody may have it
- * mapped, is not shown to two tenants, and nobody is killed without reason.
+ * The daemon's work on memory, sockets and signals is noted down here, and takes
+ * effect when a later event says so.  The commands themselves are judged: memory
+ * is not made twice, is not released while a client may have it mapped, is not
+ * shown to two tenants, and no client is killed without reason.
  */
 #include "tests/sim/sim.h"
 
@@ -136,7 +136,7 @@ void shell_extent_done(struct sim *w, bool may_fail)
 	core_extent_created(w->core, w->now, e, status);
 }
 
-/* Of a device that failed none comes. */
+/* A device that failed gives no memory: refuse one extent under way. */
 void shell_extent_cut(struct sim *w)
 {
 	u32 e;
@@ -150,7 +150,7 @@ void shell_extent_cut(struct sim *w)
 
 /* ---- clients come and go ---- */
 
-/* client_segments() - they are zeroed: bind the client to them */
+/* client_segments() - bind the client to its segments, which are zeroed */
 void client_segments(struct sim *w, struct sim_client *cl)
 {
 	struct core_bind bind = {
@@ -165,7 +165,7 @@ void client_segments(struct sim *w, struct sim_client *cl)
 	core_client_bind(w->core, cl->id, &bind);
 }
 
-/* Return: the client's id, or what the core answered. */
+/* Return: the client's id, or the core's error. */
 int shell_attach(struct sim *w, u32 dom)
 {
 	struct sim_domain *d = &w->dom[dom];
@@ -210,7 +210,7 @@ int shell_attach(struct sim *w, u32 dom)
 	return (int)cl->id;
 }
 
-/* Nothing more is heard of the client; its device may go on. */
+/* The client is dead for the core; its device may go on. */
 void shell_dead(struct sim *w, struct sim_client *cl)
 {
 	u32 i;
@@ -224,7 +224,7 @@ void shell_dead(struct sim *w, struct sim_client *cl)
 	core_client_dead(w->core, w->now, cl->id);
 }
 
-/* Its process and device can do nothing more. */
+/* The client's process and device can do nothing more. */
 void shell_quiet(struct sim *w, struct sim_client *cl)
 {
 	bool ghost = cl->state == SIM_DETACHED;
@@ -315,7 +315,7 @@ int shell_send(struct sim *w, struct sim_client *cl, struct kvmm_sqe *sqe,
 	return status;
 }
 
-/* The same with an entry that has nothing unusual in it. */
+/* Send a request that has no unusual field. */
 int shell_submit(struct sim *w, struct sim_client *cl, u16 op, u32 nr,
 		 u64 step, u32 len)
 {

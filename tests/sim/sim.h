@@ -2,14 +2,14 @@
 /*
  * sim.h - the simulated world around the core
  *
- * One struct sim is everything that one seed makes: the core in its arena,
- * the memory behind its extents, the clients with their sequences and their
- * devices, the operator, the clock.  What the world believes is kept apart
- * from what the core says: tokens and hashes of every sequence, the valid
- * length, which step may write what, who has mapped which extent.  The laws
- * compare the two.
+ * One struct sim is all that one seed makes: the core in its arena, the memory
+ * behind its extents, the clients with their sequences and their devices, the
+ * operator, the clock.  The world keeps its own facts apart from those of the
+ * core: tokens and hashes of every sequence, the valid length, the ranges that
+ * steps may write, the clients that have mapped an extent.  The laws compare the
+ * two.
  *
- * Words are those of the core (block, extent, span, step ...); besides, a
+ * Words are those of the core (block, extent, span, step ...).  In addition, a
  * cell is the place of one token in the pool's memory: it holds the hash of
  * (domain, salt, token prefix) that was written there last.
  */
@@ -35,38 +35,38 @@
 #define SIM_LOG_LINES	48
 #define SIM_MOVES	2048	/* copies and I/O in flight */
 #define SIM_FILES	3	/* that can be swap areas */
-#define SIM_PAGE	4096u	/* of a file: the least that a slot may have */
+#define SIM_PAGE	4096u	/* of a file: the smallest slot */
 #define SIM_MS		1000000ull
 
-/* ---- what clients are ---- */
+/* ---- clients ---- */
 
 /**
  * struct sim_seq - a sequence as its client knows it
- * @resident:  READY was seen, its loss was not
- * @swapped:   its memory was taken, what is valid is not lost
- * @paged_out: by its own advice: it comes back by advice
- * @marked:    when it was last looked at
+ * @resident:  the client saw it READY, and not yet its loss
+ * @swapped:   its memory was taken, its valid tokens are not lost
+ * @paged_out: its client had it paged out: only its advice brings it back
+ * @marked:    at the last look at its record
  * @closing:   CLOSE was sent while a step was open
  * @target:    length at which the client closes it
  * @variant:   makes the tokens after a fork differ
  * @tok:       token at each position, all of them decided beforehand
- * @hash:      of (domain, salt, tokens up to here): what a cell must hold
+ * @hash:      of (domain, salt, tokens up to here): expected content of a cell
  * @valid:     declared, as far as END was answered
  * @dev_len:   as far as the device has computed, in the order of steps
- * @rewind:    an END declared less than was computed: what is open is lost
- * @spoiled:   the END under way declares what it may not
- * @ids_sent:  of the next match
- * @ids_total: that the match is to have
- * @resv:      tokens that the last admission promised room for
+ * @rewind:    an END declared less than was computed: open steps are void
+ * @spoiled:   the END under way declares a length that must be refused
+ * @ids_sent:  ids of the next match that were sent
+ * @ids_total: ids that the next match needs
+ * @resv:      tokens that the last admission reserved room for
  * @refused:   its last BEGIN found no memory
  * @epoch:     as the client believes
  * @arrived:   epoch at the end of the last match
  * @table:     the client's copy, refreshed only from table_lo on
- * @stale:     it is behind the shadow until the next grant tells from where
- * @family:    handle of the one that all forks of it come from
- * @nr_retains: ranges that RETAIN was given for, by it and whom it is a fork of
+ * @stale:     the copy is behind the shadow until the next grant says from where
+ * @family:    handle of the sequence that all its forks come from
+ * @nr_retains: ranges that RETAIN was given for, here and in its ancestors
  * @trim_want: table indices below it are given back
- * @trim:      below it the step at hand reads nothing: TRIM came before it
+ * @trim:      the present step reads no table index below it: TRIM came first
  */
 struct sim_seq {
 	bool	used;
@@ -119,7 +119,7 @@ struct sim_entry {
 	u32	accepted;	/* length that the run reached, 0: no progress */
 };
 
-/* How far the device got with a step. */
+/* Progress of the device with a step. */
 enum sim_phase {
 	STEP_QUEUED,
 	STEP_COPIED,		/* copies are done */
@@ -138,11 +138,11 @@ enum sim_client_state {
 	SIM_NONE,
 	SIM_ALIVE,
 	SIM_DETACHED,
-	SIM_DEAD,		/* the core knows; its device may still write */
+	SIM_DEAD,		/* for the core too; its device may still write */
 };
 
 /*
- * What was last seen of a status record; @lost: what was valid before its
+ * A status record at the last look; @lost: tokens that were valid before its
  * memory was last taken.
  */
 struct sim_seen {
@@ -166,21 +166,21 @@ struct sim_ack {
  * @hung:      does nothing until it wakes
  * @mute:      never acknowledges an extent until the end
  * @lazy:      acknowledges late
- * @stubborn:  gives nothing back that it is asked for
- * @liar:      says that it has, and keeps it mapped
+ * @stubborn:  gives no revoked extent back
+ * @liar:      acknowledges a revocation, and keeps the extent mapped
  * @killed:    ops->kill was called
  * @expelled:  the core expelled it
  * @mapped:    generation of each extent that it acknowledged, 0: none
  * @acks:      extents to be mapped and acknowledged
  * @revoked_at: when it was asked for each extent
  * @again_at:  when a grant was last refused for want of memory
- * @away:      the daemon ended, and it did not come back to the next one yet
- * @is_void:   what its open steps do is for nobody: the arena was salvaged
+ * @away:      the daemon ended, and the client did not come back to the next one yet
+ * @is_void:   its open steps have no effect: the arena was salvaged
  * @was_salvaged: the arena was salvaged since it went away
  * @answered:  number of the last request whose answer it has
  * @op:        of the last request that it sent
- * @asking:    it has no answer to that yet
- * @unbound:   nothing is published for it, since the daemon ended
+ * @asking:    its last request has no answer yet
+ * @unbound:   the core publishes no records for it, since the daemon ended
  */
 struct sim_client {
 	enum sim_client_state state;
@@ -236,9 +236,9 @@ struct sim_domain {
 
 /**
  * struct sim_extent - memory behind an extent
- * @holders: clients that were sent it and are not quiet yet, a bit each
- * @ghosts:  detached clients that live on have it mapped
- * @tenant:  whom it was sent to since it was made, CORE_NONE: nobody
+ * @holders: bit for each client that was sent it and is not quiet yet
+ * @ghosts:  lingering clients have it mapped
+ * @tenant:  that it was sent to since it was made, or CORE_NONE
  */
 struct sim_extent {
 	bool	exists;
@@ -249,7 +249,7 @@ struct sim_extent {
 	u64	holders;
 };
 
-/* What a slot's header says: which content, which writing of which slot. */
+/* Header of a slot: which content it has, and which write put it there. */
 struct sim_header {
 	u32	area;
 	u32	domain;
@@ -259,12 +259,12 @@ struct sim_header {
 };
 
 /**
- * struct sim_file - what a swap area lies in
+ * struct sim_file - file of a swap area
  * @index:   of the area, CORE_NONE when it is switched off
- * @leaving: to be switched off, something is left in it
+ * @leaving: swapoff was tried, the area still has content
  * @lag:     ns that a transfer takes at least
- * @cell:    as of the pool's memory
- * @head:    one a page, of the slot that begins there
+ * @cell:    content, as in the pool's memory
+ * @head:    header of the slot that begins there, for each page
  */
 struct sim_file {
 	u32	index;
@@ -276,19 +276,20 @@ struct sim_file {
 };
 
 /**
- * struct sim_move - a copy or a transfer that the core was not answered
+ * struct sim_move - a copy or a transfer that the core has no answer to yet
  * @copy:    between the device and the host, else I/O
  * @down:    to the host, or from it to an area
  * @read:    the source was read, into the stage
  * @written: the target was written
- * @doomed:  it will have failed
+ * @doomed:  it is going to fail
  * @file:    of the area
  * @within:  inside the device, to @dev_to, copies only
  * @dev_off: bytes, copies only
- * @slot:    bytes from the start of the host pool, of the header
+ * @slot:    bytes from the start of the host pool to the header
  * @bytes:   of the payload
- * @until:   it is not answered before
- * @head:    I/O: as it should be, or as it was read
+ * @until:   earliest time of the answer
+ * @want:    I/O: the right header
+ * @head:    I/O: the header that was read
  */
 struct sim_move {
 	u64	id;
@@ -309,7 +310,7 @@ struct sim_move {
 	struct sim_header head;
 };
 
-/* What a seed draws before anything happens. */
+/* Draws of a seed before its first event. */
 struct sim_plan {
 	u32	nr_events;
 	u32	nr_domains;
@@ -329,28 +330,28 @@ struct sim_plan {
 	u32	ghost;		/* permille of detached clients that live on */
 	u32	quantum;	/* ns that an event takes at most */
 	u32	nr_files;	/* that can be swap areas */
-	u32	prefill_ns;	/* that clients say a token takes */
+	u32	prefill_ns;	/* that a token takes, as clients report it */
 	u32	advise;		/* permille of acts */
 	u32	answer;		/* permille of events, while any is due */
-	u32	early;		/* permille of what moves at once */
+	u32	early;		/* permille of requests that begin at once */
 	u32	copy_fail;	/* permille */
 	u32	io_fail;
-	u32	damage;		/* permille of writes that are not what they say */
+	u32	damage;		/* permille of writes that damage their slot */
 	u32	swapd_death;	/* permille of answers */
-	u32	areas;		/* permille of events that switch one on or off */
+	u32	areas;		/* permille of events that switch an area on or off */
 	u32	operator;	/* permille of events */
-	u32	stall;		/* permille that are not answered for stall_ns */
+	u32	stall;		/* permille of requests not answered for up to stall_ns */
 	u64	stall_ns;
 	u32	crash;		/* permille of events in which the daemon ends */
 	bool	prios;
 };
 
-#define SIM_PSI_RES	CORE_PSI_CPU	/* those before: the core's own accounts */
+#define SIM_PSI_RES	CORE_PSI_CPU	/* resources before it: the core's own accounts */
 
 /**
  * struct sim_pressure - a domain's stalls, from outside
- * @tasks: what was true since @since
- * @last: the core's totals when it was last looked at
+ * @tasks: states of its sequences since @since
+ * @last: the core's totals at the last look
  * @core, @truth: added up over the seed, in ns, of memory and of I/O
  */
 struct sim_pressure {
@@ -361,7 +362,7 @@ struct sim_pressure {
 	u64	truth[SIM_PSI_RES][CORE_PSI_NR_KINDS];
 };
 
-/* A domain's use when it was last looked at, and what others must leave. */
+/* Use of a domain at the last look, and the bytes that others must leave it. */
 struct sim_limit {
 	u64	use;
 	u64	kept;
@@ -384,10 +385,10 @@ struct sim {
 	u32	asked;		/* entries of the request under way */
 	u32	crash_more;	/* permille, for all seeds */
 	jmp_buf	crashed;
-	bool	cut;		/* the device was, before an adoption */
-	bool	lost;		/* the device is, and all know */
-	u32	nr_loose;	/* of ->moves, the last: cut off, see tier.c */
-	bool	adopting;	/* what was ordered before is ordered again */
+	bool	cut;		/* the device failed, before an adoption */
+	bool	lost;		/* the device is lost, and all clients know */
+	u32	nr_loose;	/* copies cut off, at the end of ->moves: see tier.c */
+	bool	adopting;	/* the core repeats its orders */
 	struct sim_plan plan;
 	struct core_config cfg;
 
@@ -407,17 +408,17 @@ struct sim {
 	struct sim_header *head;
 	u64	nr_heads;
 	u64	*host;
-	u64	*stage;		/* what is between, at the place of its slot */
-	u64	*dev_stage;	/* likewise, at the place of its block */
+	u64	*stage;		/* data in flight, at the place of its slot */
+	u64	*dev_stage;	/* the same, at the place of its block */
 	u32	nr_moves;
 	struct sim_file file[SIM_FILES];
 	struct sim_move moves[SIM_MOVES];
 	struct sim_domain dom[SIM_DOMAINS];
-	u32	haunted[SIM_TENANTS];	/* by detached clients that live on */
+	u32	haunted[SIM_TENANTS];	/* lingering clients */
 	u32	haunts[SIM_TENANTS];	/* the same tenant in the core */
 	bool	exorcised[SIM_TENANTS];	/* they were told to end */
 	struct sim_client cl[SIM_CLIENTS];
-	u32	actor_tenant;	/* whose request is being executed */
+	u32	actor_tenant;	/* of the client that asks in this event */
 	u32	actor_domain;
 	struct sim_pressure pressure[SIM_DOMAINS];
 	struct sim_limit limit[SIM_DOMAINS];
@@ -440,7 +441,7 @@ struct sim {
 	u64	hash[SIM_CLIENTS][SIM_SEQS][SIM_TOKENS];
 };
 
-/* Everything before this is cleared for a new seed. */
+/* The members before this one are cleared for a new seed. */
 #define SIM_CLEAR_END	offsetof(struct sim, args)
 
 /* ---- main.c: failing, logging ---- */
@@ -474,7 +475,7 @@ static inline u32 pick(struct rng *r, const u32 *from, u32 nr)
 	pick(r, (const u32[]){ __VA_ARGS__ },				\
 	     sizeof((const u32[]){ __VA_ARGS__ }) / sizeof(u32))
 
-/* ---- plan.c: what a seed draws ---- */
+/* ---- plan.c: draws of a seed ---- */
 void plan_draw(struct sim *w);
 void plan_quota(const struct sim *w, u32 tenant, struct core_quota *quota);
 
@@ -484,7 +485,7 @@ void world_event_done(struct sim *w);
 void client_act_ack(struct sim *w, struct sim_client *cl, u32 most);
 void client_act_detach(struct sim *w, struct sim_client *cl);
 
-/* ---- drain.c: to the end, laws 6 and 7 ---- */
+/* ---- drain.c: the end of a seed, laws 6 and 7 ---- */
 void world_drain(struct sim *w);
 
 /* ---- shell.c: the core's other side ---- */
@@ -555,7 +556,7 @@ void limit_act(struct sim *w);
 void limit_lift_all(struct sim *w);
 void laws_limits(struct sim *w);
 
-/* ---- operator.c: what comes from neither clients nor devices ---- */
+/* ---- operator.c: events that come from neither clients nor devices ---- */
 void operator_act(struct sim *w);
 void operator_shutdown(struct sim *w);
 
@@ -585,7 +586,7 @@ struct sim_seq *seq_random(struct sim *w, struct sim_client *cl);
 void seq_gone(struct sim *w, struct sim_client *cl, struct sim_seq *q);
 void seq_lost(struct sim_seq *q);
 
-/* ---- verbs.c: what a client does with them ---- */
+/* ---- verbs.c: requests for sequences ---- */
 bool seq_act_match(struct sim *w, struct sim_client *cl, bool all);
 bool seq_act_fork(struct sim *w, struct sim_client *cl);
 bool seq_act_close(struct sim *w, struct sim_client *cl, bool only_done);
@@ -617,7 +618,7 @@ u64 laws_digest(struct sim *w);
 /* ---- wake.c ---- */
 void laws_no_forgotten_wait(struct sim *w);
 
-/* ---- cover.c: what happened how often, over all seeds ---- */
+/* ---- cover.c: how often each thing happened, over all seeds ---- */
 void cover_request(u16 op, int status);
 void cover_entry(u16 op, int status);
 void cover_counts(const u64 *counts);

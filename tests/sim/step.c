@@ -4,16 +4,17 @@
  *
  * A device runs the steps of its client in order, some time between the answer
  * to BEGIN and END: first all copies of a step, later its reads and appends.
- * So that memory which is reused too early is caught, the range of a step is
- * read again just before END.
+ * The range of a step is read again just before END, to catch memory that is
+ * reused too early.
  *
  * Speculation: BEGIN of a later step names a start that the client guessed.
- * What the device really has when the step runs may lie before it (then the
- * step is void: it writes garbage and declares nothing) or after it.  An END
- * may declare less than was computed; then what is still open is void too.
+ * When the step runs, the length that the device has reached may lie before this
+ * start.  Then the step is void: it writes garbage and declares nothing.  The
+ * length may also lie after it.  An END may declare less than was computed; then
+ * the steps that are still open are void too.
  *
- * The device of a dead client goes on, and may also write anything into the
- * range of its open steps, until it is quiet.
+ * The device of a dead client goes on.  It may also write anything into the
+ * range of the open steps, until the client is quiet.
  */
 #include "tests/sim/sim.h"
 
@@ -24,7 +25,7 @@ static struct sim_step *step_nth(struct sim_client *cl, u32 i)
 
 /* ---- BEGIN ---- */
 
-/* What one entry of a BEGIN asks for, and what must come of it. */
+/* An entry of a BEGIN, and the right answer to it. */
 struct want {
 	u32	slot;
 	int	error;		/* the answer if the request is wrong, or 0 */
@@ -76,7 +77,7 @@ static bool begin_draw(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 	return true;
 }
 
-/* Make an honest entry wrong in one way; returns what it is then refused with. */
+/* Make an honest entry wrong in one way.  Return: the error that it must get. */
 static int begin_spoil(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		       struct kvmm_begin_arg *a)
 {
@@ -135,7 +136,7 @@ static u32 begin_collect(struct sim *w, struct sim_client *cl, bool all,
 	return nr;
 }
 
-/* The copy that a grant orders is the one of its own tail. */
+/* A grant may order only the copy of the sequence's own tail. */
 static void grant_copy(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		       const struct kvmm_begin_arg *a,
 		       const struct kvmm_begin_res *res, u32 old)
@@ -215,7 +216,7 @@ static void begin_refused(struct sim *w, struct sim_client *cl,
 	    cl->id);
 	cl->again_at = w->now;
 	q->refused = true;
-	/* Room for an admitted prompt was promised, but for copies of tails. */
+	/* Room for an admitted prompt was reserved, but not for copies of tails. */
 	LAW(w, lost || cl->nr_acks || w->cfg.nr_tables ||
 	    a->start + a->max_tokens > q->resv ||
 	    a->start % w->dom[cl->dom].req.block_tokens,
@@ -233,7 +234,7 @@ static void begin_judge(struct sim *w, struct sim_client *cl,
 
 	cover_entry(KVMM_OP_STEP_BEGIN, res->status);
 	if (want->error) {
-		/* It may have been preempted by an entry before it. */
+		/* An entry before this one may have preempted the sequence. */
 		LAW(w, res->status == want->error || res->status == -ESTALE ||
 		    (want->error == -ESTALE && res->status == -EAGAIN &&
 		     cl->status[want->slot].state == KVMM_SEQ_SWAPPED),
@@ -359,7 +360,7 @@ static void run_phase(struct sim *w, struct sim_client *cl, struct sim_step *st)
 	st->phase = STEP_RAN;
 }
 
-/* The device does the next thing of the oldest step that is not done. */
+/* The device takes the oldest step that is not done one phase further. */
 bool step_act_run(struct sim *w, struct sim_client *cl)
 {
 	u32 i;
@@ -383,7 +384,7 @@ void step_dead_writes(struct sim *w, struct sim_client *cl)
 {
 	u32 i, n, k, bt = w->dom[cl->dom].req.block_tokens;
 
-	/* What is void may read what is somebody else's by now. */
+	/* A void step may read blocks that belong to another sequence by now. */
 	if (!cl->is_void && rng_chance(&w->rng, 400) && step_act_run(w, cl))
 		return;
 	for (i = 0; i < cl->nr_steps; i++) {
@@ -407,8 +408,8 @@ void step_dead_writes(struct sim *w, struct sim_client *cl)
 }
 
 /*
- * The daemon ended at an END of @nr entries: the device had finished the step
- * before, and does not go back behind what was declared.
+ * The daemon ended at an END of @nr entries.  The device had finished the step
+ * before, and does not go back behind the declared lengths.
  */
 void step_end_done(struct sim *w, struct sim_client *cl, u32 nr)
 {
@@ -429,7 +430,7 @@ void step_end_done(struct sim *w, struct sim_client *cl, u32 nr)
 	cl->nr_steps--;
 }
 
-/* No step that is open will do anything more. */
+/* Drop all open steps: none of them does anything more. */
 void step_all_void(struct sim_client *cl)
 {
 	u32 i;
@@ -442,7 +443,7 @@ void step_all_void(struct sim_client *cl)
 
 /* ---- END ---- */
 
-/* What to declare for an entry: the new valid length. */
+/* Draw the valid length to declare for an entry. */
 static u32 end_draw(struct sim *w, struct sim_seq *q, const struct sim_entry *e)
 {
 	u32 len = e->accepted;
@@ -459,8 +460,8 @@ static u32 end_draw(struct sim *w, struct sim_seq *q, const struct sim_entry *e)
 }
 
 /*
- * Now and then a client declares what it may not: more than the step covers,
- * or progress though the step's start was not reached.
+ * Now and then a client declares a wrong length: more than the step covers, or
+ * progress though the step's start was not reached.
  */
 static bool end_spoil(struct sim *w, struct sim_seq *q,
 		      const struct sim_entry *e, struct kvmm_end_arg *a)
@@ -479,7 +480,7 @@ static bool end_spoil(struct sim *w, struct sim_seq *q,
 	return true;
 }
 
-/* Entries of the request; those without progress are often left out. */
+/* Collect entries of an END; entries without progress are often left out. */
 static u32 end_collect(struct sim *w, struct sim_client *cl,
 		       const struct sim_step *st, struct kvmm_end_arg *a)
 {
@@ -489,7 +490,7 @@ static u32 end_collect(struct sim *w, struct sim_client *cl,
 		struct sim_seq *q = &cl->seqs[st->e[i].slot];
 		u32 len;
 
-		/* Nothing is declared for it: what is open is void. */
+		/* The client declares no progress: the open steps are void. */
 		if (q->closing)
 			q->rewind = true;
 		if (q->closing && rng_chance(&w->rng, 500))
@@ -530,13 +531,13 @@ static void end_judge(struct sim *w, struct sim_client *cl,
 	LAW(w, res->valid_len == a->valid_len, "client %u: END of %llx at %u is answered with %u",
 	    cl->id, (unsigned long long)a->seq, a->valid_len, res->valid_len);
 	q->valid = a->valid_len;
-	/* It may be taken in this very event: it is known to have had this. */
+	/* It may be preempted in this very event: note that it had this length. */
 	cl->seen[q->slot].valid = q->valid;
 	LOG(w, "  %llx is valid up to %u", (unsigned long long)a->seq,
 	    q->valid);
 }
 
-/* The step is over; what it covered alone is rolled back. */
+/* The step is over: roll back the range that it alone covered. */
 static void end_release(struct sim *w, struct sim_client *cl,
 			const struct sim_step *st)
 {

@@ -2,22 +2,22 @@
 /*
  * tier.c - copies and I/O of the simulated lower tiers
  *
- * What the core asks for is noted down, and carried out in three moments that
- * are drawn apart: the source is read into a stage, the target is written from
- * it, the core is answered.  Each may be as early as the command itself and as
- * late as the answer, in any order between requests.  So a source that is
- * reused before its copy read it, or a target that somebody uses before the
- * late write lands there, ends as content that is not what was computed (law
- * 5).  Until then the target may hold anything.
+ * Requests of the core are noted down, and carried out in three moments that are
+ * drawn apart: the source is read into a stage, the target is written from the
+ * stage, the core is answered.  Each may be as early as the command itself and
+ * as late as the answer, in any order between requests.  So if a source is
+ * reused before its copy read it, or a target is used before the late write
+ * lands there, a reader finds wrong content (law 5).  Until the answer the
+ * target may hold anything.
  *
- * A request that fails does what it likes until it is answered: it may write
- * all, garbage, or nothing.  When swapd dies all its requests fail that way.
+ * A request that fails may write all, garbage, or nothing until it is answered.
+ * When swapd dies all its requests fail that way.
  *
- * The shell plays swapd for I/O: a write leaves a header with the content, a
- * read is answered well only if header and content are what was asked for.
- * The world damages slots: a write that never reaches the medium leaves what
- * was there before, another one rots.  A header that is wrong where the world
- * did nothing is the core's fault.
+ * The shell plays swapd for I/O.  A write leaves a header with the content; a
+ * read succeeds only if header and content are right.  The world damages slots:
+ * one write never reaches the medium and leaves the old content, another one
+ * rots.  If a header is wrong and the world did not damage its slot, the fault
+ * is the core's.
  */
 #include <stdlib.h>
 
@@ -131,7 +131,7 @@ static u64 *move_target(struct sim *w, struct sim_move *m)
 	return m->copy == m->down ? host_cell(w, m) : far_cell(w, m);
 }
 
-/* The medium may say that it wrote, and not have. */
+/* The medium may report a write that it did not make. */
 static bool move_damage(struct sim *w, struct sim_move *m)
 {
 	if (m->copy || !m->down || !rng_chance(&w->rng, w->plan.damage))
@@ -158,7 +158,7 @@ static void move_write(struct sim *w, struct sim_move *m)
 		*file_head(w, m) = m->want;
 }
 
-/* The target is nobody's until the answer: anything may be there. */
+/* No block owns the target until the answer: it may hold anything. */
 static void move_scribble(struct sim *w, struct sim_move *m)
 {
 	fill_garbage(move_target(w, m), cells(w, m->bytes),
@@ -178,7 +178,7 @@ static void move_on(struct sim *w, struct sim_move *m)
 		move_scribble(w, m);
 }
 
-/* Is what was read what the core asked for? */
+/* Was the right slot read, and the right write of it? */
 static bool head_right(const struct sim_move *m)
 {
 	return m->head.area == m->want.area &&
@@ -188,11 +188,11 @@ static bool head_right(const struct sim_move *m)
 	       m->head.generation == m->want.generation;
 }
 
-/* What the core is told; everything is done that will ever be. */
+/* Do the rest of a request.  Return: the answer to the core. */
 static int move_finish(struct sim *w, struct sim_move *m)
 {
 	if (m->doomed) {
-		/* There was no swapd: nothing was even tried. */
+		/* There was no swapd: the request was not even tried. */
 		if (!m->copy && !m->read && !m->written &&
 		    rng_chance(&w->rng, 300)) {
 			cover_note("requests that no swapd took");
@@ -226,7 +226,7 @@ static u64 slot_end(const struct sim_move *m)
 	return m->slot + CORE_SLOT_HEADER + ALIGN_UP(m->bytes, (u64)SIM_PAGE);
 }
 
-/* From the host to the device or to an area: the slot stays as it is. */
+/* From the host to the device or to an area: the host slot is only read. */
 static bool reads_host(const struct sim_move *m)
 {
 	return m->copy != m->down;
@@ -237,7 +237,7 @@ static bool overlap(u64 a, u64 a_bytes, u64 b, u64 b_bytes)
 	return a < b + b_bytes && b < a + a_bytes;
 }
 
-/* Does @m write what @o reads or writes of the device? */
+/* Does @m write device memory that @o reads or writes? */
 static bool dev_collides(const struct sim_move *m, const struct sim_move *o)
 {
 	u64 to = m->within ? m->dev_to : m->dev_off;
@@ -249,8 +249,8 @@ static bool dev_collides(const struct sim_move *m, const struct sim_move *o)
 }
 
 /*
- * Nothing that one request writes is named by another; but a slot that is being
- * written to an area may be copied to the device meanwhile.
+ * Memory that one request writes must not be named by another request.  But a
+ * slot that is being written to an area may be copied to the device meanwhile.
  */
 static void moves_disjoint(struct sim *w, const struct sim_move *m)
 {
@@ -378,7 +378,7 @@ static void move_answer(struct sim *w, u32 i)
 		cover_move(w, m.id, status);
 	LOG(w, "%s %llx is over: %d", m.copy ? "copy" : m.down ? "write" :
 	    "read", (unsigned long long)m.id, status);
-	/* An answer that is repeated is none. */
+	/* The core ignores an answer that is repeated. */
 	if (m.copy)
 		core_copy_done(w->core, w->now, m.id, status);
 	else
@@ -391,7 +391,7 @@ static void move_answer(struct sim *w, u32 i)
 		core_io_done(w->core, w->now, m.id, status ? 0 : -EIO);
 }
 
-/* All I/O in flight fails, some time; it may write until then. */
+/* All I/O in flight is going to fail; it may write until then. */
 void tier_swapd_dies(struct sim *w)
 {
 	u32 i;
@@ -402,7 +402,7 @@ void tier_swapd_dies(struct sim *w)
 	cover_note("deaths of swapd");
 }
 
-/* Daemon and swapd have ended: what they did so far is all that is ever done. */
+/* Daemon and swapd have ended: requests stay as far as they got. */
 void tier_forget_all(struct sim *w)
 {
 	u32 i, n;
@@ -419,8 +419,8 @@ void tier_forget_all(struct sim *w)
 /*
  * tier_cut() - the device has failed, and the copies with it
  *
- * One that is over may have been answered well.  The others are kept at the end
- * of the array, for what they still do.
+ * A copy that is over may have succeeded.  The others are kept at the end of the
+ * array, because they still write.
  */
 void tier_cut(struct sim *w)
 {
@@ -443,7 +443,7 @@ void tier_cut(struct sim *w)
 	w->nr_loose = n;
 }
 
-/* tier_cut_writes() - they write, to what is nobody's */
+/* tier_cut_writes() - copies cut off write to memory that no block owns */
 void tier_cut_writes(struct sim *w)
 {
 	u32 i;
@@ -454,9 +454,9 @@ void tier_cut_writes(struct sim *w)
 }
 
 /**
- * tier_act_answer() - something of what is in flight happens
+ * tier_act_answer() - requests in flight go on, and one is answered
  *
- * Return: false: none is due, nothing was done.
+ * Return: false: none is due, none was answered.
  */
 bool tier_act_answer(struct sim *w)
 {
@@ -477,7 +477,7 @@ bool tier_act_answer(struct sim *w)
 	return false;
 }
 
-/* Those that are due, in any order; new ones may come of it. */
+/* Answer the requests that are due, in any order; new ones may follow. */
 void tier_answer_all(struct sim *w)
 {
 	u32 n;

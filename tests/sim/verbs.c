@@ -2,8 +2,8 @@
 /*
  * verbs.c - MATCH, FORK, CLOSE, SETPRIO and ADVISE as honest clients send them
  *
- * Each function looks for a sequence to which the verb applies, sends it and
- * judges the answer; it returns false when there was none.
+ * Each function looks for a sequence to which the verb applies, sends the request
+ * and judges the answer.  It returns false when there was none.
  */
 #include "tests/sim/sim.h"
 
@@ -26,7 +26,7 @@ static void match_draw(struct sim *w, struct sim_seq *q, bool all,
 	struct rng *r = &w->rng;
 	u32 left;
 
-	/* Now and then from the start again. */
+	/* Now and then start over. */
 	if (q->ids_sent && rng_chance(r, 50))
 		q->ids_sent = 0;
 	left = q->ids_total - q->ids_sent;
@@ -58,7 +58,7 @@ static void match_done(struct sim *w, struct sim_client *cl,
 	}
 }
 
-/* Give up the ids of a sequence that got only part of them in. */
+/* Give up the ids of a sequence, of which the core took only a part. */
 static void match_reset(struct sim *w, struct sim_client *cl,
 			struct sim_seq *q)
 {
@@ -135,7 +135,7 @@ static void fork_child(struct sim *w, struct sim_client *cl,
 			rng_below(&w->rng, q->max_tokens + 1),
 			q->prompt_len + q->max_tokens);
 	q->resv = 0;
-	q->refused = false;	/* it did not ask yet */
+	q->refused = false;	/* the child has not asked yet */
 	q->dev_len = q->valid;
 	q->epoch = cl->status[slot].seq_epoch;
 	cl->nr_seqs++;
@@ -192,7 +192,7 @@ bool seq_act_fork(struct sim *w, struct sim_client *cl)
 		LAW(w, err == res[0].status, "client %u: FORK of %u: child %u %d, child 0 %d",
 		    cl->id, n, i, err, res[0].status);
 		cover_entry(KVMM_OP_SEQ_FORK, err);
-		/* Pages may lack where there are few of them. */
+		/* There may be too few table pages. */
 		LAW(w, n > free ? err == -ENOSPC :
 		    !err || (err == -ENOSPC && q->nr_table), "client %u: FORK of %u with %u free: %d",
 		    cl->id, n, free, err);
@@ -291,7 +291,7 @@ static struct sim_seq *advise_whom(struct sim *w, struct sim_client *cl,
 	return NULL;
 }
 
-/* PAGEOUT takes all of it or nothing, and says why not. */
+/* PAGEOUT takes all blocks or none, and its error says why. */
 static void pageout_judge(struct sim *w, struct sim_client *cl,
 			  struct sim_seq *q, u32 state, int status)
 {
@@ -318,7 +318,7 @@ static void pageout_judge(struct sim *w, struct sim_client *cl,
 	q->paged_out = true;
 }
 
-/* What is to become of its blocks when it has ended: always taken. */
+/* Advise on the blocks of a sequence after its end: the core always accepts. */
 static void advise_retention(struct sim *w, struct sim_client *cl,
 			     struct sim_seq *q)
 {
@@ -349,7 +349,7 @@ static void advise_retention(struct sim *w, struct sim_client *cl,
 
 /**
  * seq_act_advise() - have a sequence paged out, or call it back
- * @back: one that is out
+ * @back: call back one that is paged out
  */
 bool seq_act_advise(struct sim *w, struct sim_client *cl, bool back)
 {

@@ -2,24 +2,24 @@
 /*
  * wake.c - no waiting sequence is forgotten
  *
- * The core looks at a domain's waiting sequences again when something changed
- * that could help them, and notes that in a flag.  A place that forgets to set
- * the flag makes a sequence wait until something else happens to set it, which
- * under load is soon and in an idle node never.  So now and then all flags are
- * set from outside, and nothing may come of it.
+ * The core looks at a domain's waiting sequences again after a change that could
+ * help them, and notes that in a flag.  If the core forgets to set the flag, a
+ * sequence waits until another change sets it: soon under load, never in an idle
+ * node.  So now and then this file sets all flags from outside, and no sequence
+ * may go on because of it.
  *
- * Which spans of other domains a request may count on is found greedily where
- * promises must stay covered, so that using one block can make room for more;
- * such moments are left out.  So are those in which copies are under way: who
- * counted on their blocks looks again when they end, and a grant that took one
- * meanwhile may have made it worth while to take an extent instead.
+ * Two kinds of moments are left out.  While memory is promised the core chooses
+ * spans of other domains greedily, so that using one block can make room for
+ * more.  While copies are under way sequences count on their blocks and look
+ * again at their end; a grant that took such a block meanwhile may make an
+ * extent worth taking instead.
  *
- * Only this file and move.c of the simulator reach into the core.
+ * Only this file and move.c of the simulator use the core's internals.
  */
 #include "kvmm/core/node/node.h"
 #include "tests/sim/sim.h"
 
-/* In one go, whatever an event may cost. */
+/* Admit all that fit at once, with no limit of work. */
 static void admit_whole(struct sim *w)
 {
 	admit_all(w->core);
@@ -28,7 +28,7 @@ static void admit_whole(struct sim *w)
 }
 
 /**
- * laws_no_forgotten_wait() - whoever could be admitted has been
+ * laws_no_forgotten_wait() - each sequence that fits has been admitted
  */
 void laws_no_forgotten_wait(struct sim *w)
 {
@@ -40,8 +40,8 @@ void laws_no_forgotten_wait(struct sim *w)
 	if ((pool.committed && w->plan.nr_domains > 1) || pool.limbo)
 		return;
 	/*
-	 * What is flagged is looked at with the next events: that is now.  A
-	 * restore that evicts what it needs tries again, a block each time.
+	 * The next events look at flagged domains: do that now.  A restore that
+	 * evicts blocks it needs tries again, a block each time.
 	 */
 	w->core->now = w->now;
 	for (i = 0; i < 64; i++)
@@ -50,7 +50,7 @@ void laws_no_forgotten_wait(struct sim *w)
 	core_kick(w->core);
 	admit_whole(w);
 	core_get_events(w->core, after);
-	/* A span that can be emptied for somebody is looked for now and then. */
+	/* The core looks for a span to empty only now and then. */
 	if (before[CORE_EV_migrate_begin] != after[CORE_EV_migrate_begin])
 		return;
 	LAW(w, before[CORE_EV_admit] == after[CORE_EV_admit] &&

@@ -2,11 +2,11 @@
 /*
  * world.c - the life of a seed: one event after the other
  *
- * Whatever could happen next is drawn: a client does something, memory that
- * was asked for is there, a process dies or hangs, a device falls silent, time
- * passes.  There are no timers; delays come from being drawn late.  After each
- * event all laws are checked.  When the drawn number of events is over the
- * world is brought to its end (drain.c); in a few seeds the daemon just ends.
+ * Each event is drawn: a client acts, memory that the core asked for is there, a
+ * process dies or hangs, a device falls silent, time passes.  There are no
+ * timers; an event is late because it is drawn late.  After each event all laws
+ * are checked.  When the drawn number of events is over the world is brought to
+ * its end (drain.c); in a few seeds the daemon just ends.
  */
 #include <stdlib.h>
 
@@ -15,17 +15,17 @@
 /**
  * world_event_done() - account for an event and judge the core
  *
- * Stops the seed where a replay was told to.
+ * Ends the seed at the event where a replay should stop.
  */
 void world_event_done(struct sim *w)
 {
 	laws_after_event(w);
-	/* The shell goes on with what is left, or something else comes first. */
+	/* The shell polls for work left over, or another event comes first. */
 	if (w->event % 4 && core_poll(w->core, w->now)) {
 		cover_note("admissions that an event left to the next");
 		laws_after_event(w);
 	}
-	/* Not in every seed: it could hide what it looks for. */
+	/* Not in every seed: it could hide the fault that it looks for. */
 	if (w->seed % 2 && w->event % 16 == 15) {
 		laws_no_forgotten_wait(w);
 		laws_after_event(w);
@@ -35,9 +35,9 @@ void world_event_done(struct sim *w)
 		longjmp(w->out, 1);
 }
 
-/* ---- what a client does ---- */
+/* ---- acts of a client ---- */
 
-/* Map up to @most of the extents that were sent, and say so. */
+/* Map up to @most of the extents that were sent, and acknowledge them. */
 void client_act_ack(struct sim *w, struct sim_client *cl, u32 most)
 {
 	struct kvmm_ack_arg *a = (struct kvmm_ack_arg *)w->args;
@@ -50,7 +50,7 @@ void client_act_ack(struct sim *w, struct sim_client *cl, u32 most)
 		struct sim_ack ack = cl->acks[n];
 
 		cl->acks[n] = cl->acks[--cl->nr_acks];
-		/* It learns in time that there is nothing to map any more. */
+		/* The client learns in time that there is no extent to map any more. */
 		want[i] = -ESTALE;
 		a[i] = (struct kvmm_ack_arg){
 			.extent = ack.extent, .generation = ack.generation,
@@ -147,7 +147,7 @@ static void client_act(struct sim *w, struct sim_client *cl)
 			return;
 }
 
-/* ---- what happens to clients ---- */
+/* ---- faults and deaths of clients ---- */
 
 static struct sim_client *client_random(struct sim *w, u32 states, bool awake)
 {
@@ -181,7 +181,7 @@ static void world_birth(struct sim *w)
 	(void)!shell_attach(w, dom);
 }
 
-/* A client that is gone for the core, or is to go. */
+/* The next stage of the end of a client. */
 static void world_gone(struct sim *w, struct sim_client *cl)
 {
 	struct rng *r = &w->rng;
