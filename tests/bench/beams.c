@@ -4,8 +4,8 @@
  *
  * A text of words.  "search WIDTH PROMPT LENGTH STEPS" opens a search; the
  * STEPS words after it are its steps: "." if each beam goes on, else WIDTH
- * digits, the slots from which the slots come.  "#" and what follows it in its
- * line is comment.  Nothing of it is trusted: numbers have limits, a parent is
+ * digits, the slots from which the slots come.  A comment runs from "#" to the
+ * end of its line.  The text is not trusted: numbers have limits, a parent is
  * less than the width, and a search has all of its steps.
  */
 #include <errno.h>
@@ -18,7 +18,7 @@
 
 #define FILE_BYTES	(1u << 20)
 
-/* Where a reader is: @at is the word, of @len bytes; 0: the text is over. */
+/* Position of a reader: @at is the word, of @len bytes; 0: the text is over. */
 struct reader {
 	const char	*at;
 	size_t		len;
@@ -80,7 +80,7 @@ static int read_step(struct reader *r, u32 width, u8 *parents)
 	return 0;
 }
 
-/* The word "search" was read. */
+/* Read a search; the word "search" was read. */
 static int read_search(struct reader *r, struct beam_search *s)
 {
 	u32 i;
@@ -146,14 +146,14 @@ void beams_free(struct beams *b)
 		free(b->search[--b->nr].parents);
 }
 
-/* ---- what sharing can save ---- */
+/* ---- savings of sharing ---- */
 
 /* Tokens of the answer that two beams have in common. */
 struct kin {
 	u32	common[BEAMS_WIDTH][BEAMS_WIDTH];
 };
 
-/* Beams have @tokens tokens each, and become what @parents says. */
+/* Beams have @tokens tokens each; each takes its place after its parent. */
 static void kin_step(struct kin *kin, const u8 *parents, u32 width, u32 tokens)
 {
 	struct kin old = *kin;
@@ -173,7 +173,7 @@ double beams_ancestor(const struct beam_search *s, u32 steps)
 
 	for (t = 1; t <= steps; t++) {
 		kin_step(&kin, beams_step(s, t - 1), s->width, t);
-		/* All have in common what each has with the first. */
+		/* Beams have as much in common as each has with the first. */
 		for (least = t, i = 1; i < s->width; i++)
 			least = min(least, kin.common[0][i]);
 		sum += t - least;
@@ -181,7 +181,7 @@ double beams_ancestor(const struct beam_search *s, u32 steps)
 	return steps ? sum / steps : 0;
 }
 
-/* Full blocks that @beam has in common with any before it. */
+/* Full blocks that @beam has in common with a beam before it. */
 static u32 blocks_shared(const struct kin *kin, u32 beam, u32 prompt, u32 size)
 {
 	u32 i, most = 0;

@@ -20,8 +20,8 @@
  * @prompt:  number of the prompt that it began with
  * @length:  tokens of the prompt
  * @nr:      steps, at least one
- * @parents: @nr times @width: the beam that each beam is after the step was
- *           before it
+ * @parents: @nr times @width: for each beam after a step, its slot before the
+ *           step
  */
 struct beam_search {
 	u32	width;
@@ -38,9 +38,9 @@ struct beams {
 
 /**
  * beams_parse() - read searches from a text
- * @b:    all zero before; beams_free() after, whatever is returned
- * @text: as tests/data/beams/make_beams.py says, zero-terminated
- * @line: the line at which it is wrong
+ * @b:    all zero before; beams_free() after, also on an error
+ * @text: as tests/data/beams/make_beams.py describes, zero-terminated
+ * @line: the line of the error
  *
  * Return: 0; -EINVAL: not of that form, or a parent out of range; -E2BIG: more
  * than the limits above; -ENODATA: it ends before a search has its steps;
@@ -48,7 +48,7 @@ struct beams {
  */
 int __must_check beams_parse(struct beams *b, const char *text, u32 *line);
 
-/* Likewise from a file; also what opening and reading give. */
+/* The same from a file.  Return: also errors of opening and reading. */
 int __must_check beams_read(struct beams *b, const char *path, u32 *line);
 
 void beams_free(struct beams *b);
@@ -61,27 +61,27 @@ static inline const u8 *beams_step(const struct beam_search *s, u32 step)
 
 /**
  * beams_ancestor() - how far back the nearest common ancestor of all beams is
- * @steps: of the search, from its beginning, which its beams share
+ * @steps: steps of the search that count, from its beginning
  *
- * Return: the mean over the steps, in tokens: 0 would be beams that all come
- * from the same one at each step.
+ * Return: the mean over the steps, in tokens: 0 if at each step all beams come
+ * from the same one.
  */
 double beams_ancestor(const struct beam_search *s, u32 steps);
 
-/* Blocks, summed over the ends of steps of requests. */
+/* Blocks of the beams, summed over the ends of steps of requests. */
 struct beam_blocks {
-	u64	mapped;		/* that beams would have without sharing */
-	u64	distinct;	/* with it */
+	u64	mapped;		/* by beams without sharing */
+	u64	distinct;	/* with sharing */
 };
 
 /**
- * beams_blocks() - what the beams of a request have when all is shared that can
+ * beams_blocks() - blocks of the beams of a request under perfect sharing
  * @prompt: its tokens
  * @from, @to: ends of steps: 0: the prompt is computed, and there is one beam;
  *          else each beam has as many tokens more
  * @size:   tokens of a block; two beams have one in common if it is full of
  *          tokens from before they parted
- * @sum:    what is added to
+ * @sum:    gets the blocks added
  */
 void beams_blocks(const struct beam_search *s, u32 prompt, u32 from, u32 to,
 		  u32 size, struct beam_blocks *sum);

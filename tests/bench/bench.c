@@ -18,7 +18,7 @@
 
 #define CALIBRATE_NS	50000000ull
 #define START_TRIES	1000		/* of 10 ms, for a daemon to listen */
-#define END_TRIES	300		/* likewise, to end */
+#define END_TRIES	300		/* the same, to end */
 
 void bench_die(const char *fmt, ...)
 {
@@ -203,7 +203,7 @@ static void remove_dir(const struct bench_daemon *d)
 		fprintf(stderr, "bench: %s cannot be removed\n", d->dir);
 }
 
-/* It may have mounted something, which only its own end takes away. */
+/* Kill it only late: it may have mounted files, which only its own end unmounts. */
 static void end_daemon(pid_t pid)
 {
 	int i;
@@ -218,7 +218,7 @@ static void end_daemon(pid_t pid)
 	waitpid(pid, NULL, 0);
 }
 
-/* At exit, when a benchmark failed: what still runs. */
+/* At exit, after a failure: kill the daemons that still run. */
 static void kill_daemons(void)
 {
 	u32 i;
@@ -278,7 +278,7 @@ static void run_daemon(const struct bench_daemon *d, const char *program,
 	_exit(127);
 }
 
-/* Its name is there some time before anybody listens. */
+/* The socket's name is there some time before the daemon listens. */
 static bool somebody_listens(const char *path)
 {
 	struct sockaddr_un addr = { .sun_family = AF_UNIX };

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench.h - what every benchmark of the project needs
+ * bench.h - helpers of all benchmarks of the project
  *
  * Samples and their percentiles, rounds and their spread, a daemon to measure
  * against, and the one form in which figures are reported (report.c).
  *
- * A figure is measured in several rounds, each round interleaved with those of
- * its peer, so that both see the same machine; the figure is the median over
- * the rounds of what a round gives (say, its p50), and its spread is how far
- * apart the rounds were.
+ * A figure is measured in several rounds.  Rounds of the project and of its peer
+ * take turns, so that both see the same machine.  The figure is the median over
+ * the rounds of one value of a round (say, its p50); its spread is how far apart
+ * the rounds were.
  */
 #ifndef TESTS_BENCH_H
 #define TESTS_BENCH_H
@@ -21,7 +21,7 @@
 
 /* ---- time ---- */
 
-/* Nanoseconds, and ticks of the cheapest clock there is. */
+/* Nanoseconds, and ticks of the cheapest clock. */
 u64 bench_now(void);
 
 static inline u64 bench_ticks(void)
@@ -56,7 +56,7 @@ static inline void bench_add(struct bench_samples *s, u64 ticks)
 }
 
 /**
- * struct bench_series - one measured thing over all rounds, in microseconds
+ * struct bench_series - one measured quantity over all rounds, in microseconds
  * @name: as in the report
  * @p50:  of each round
  * @p99:  of each round
@@ -68,10 +68,10 @@ struct bench_series {
 	u32		rounds;
 };
 
-/* Close a round: percentiles of @s go to @series, and @s is empty again. */
+/* Close a round: percentiles of @s go to @series, and @s is emptied. */
 void bench_round(struct bench_series *series, struct bench_samples *s);
 
-/* Median of @nr values; @v stays as it is. */
+/* Median of @nr values; @v does not change. */
 double bench_median(const double *v, u32 nr);
 
 /* Smallest and largest of @nr values. */
@@ -84,16 +84,16 @@ void bench_range(const double *v, u32 nr, double *lo, double *hi);
  * @name:       unique in a run
  * @value:      the figure
  * @unit:       "us", "tokens/s"
- * @peer:       what it was measured beside, or NULL
+ * @peer:       name of the peer, or NULL
  * @peer_value: the peer's figure, in the same unit
- * @ratio:      median of the rounds' ratios, which may be another than that of
+ * @ratio:      median of the rounds' ratios, which may differ from the ratio of
  *              the medians; 0: value / peer_value
- * @ratio_low, @ratio_high: the least and the greatest of them
+ * @ratio_low, @ratio_high: the least and the greatest ratio of a round
  * @max_ratio:  aim for value / peer_value, or 0
  * @max_value:  aim for the value, or 0
- * @min_ratio:  likewise where more is better
- * @min_value:  likewise
- * @series:     rounds of it, for p99 and spread, or NULL
+ * @min_ratio:  the same where more is better
+ * @min_value:  the same where more is better
+ * @series:     its rounds, for p99 and spread, or NULL
  */
 struct bench_figure {
 	const char			*name;
@@ -120,7 +120,7 @@ void bench_report(const struct bench_figure *f);
 /* ---- a daemon ---- */
 
 /**
- * struct bench_daemon - a kvmm of this build, on a socket of its own
+ * struct bench_daemon - a kvmm of this build, on its own socket
  */
 struct bench_daemon {
 	pid_t	pid;
@@ -132,23 +132,23 @@ struct bench_daemon {
  * bench_daemon_start() - start $KVMM_BUILD/kvmm and wait until it listens
  * @args: further arguments, NULL-terminated
  *
- * Ends the benchmark with a line when that fails.
+ * On an error it prints a line and ends the benchmark.
  */
 void bench_daemon_start(struct bench_daemon *d, const char *const *args);
 
 /* The same with $KVMM_BUILD/kvmm-hold, which starts kvmm and, with it, swapd. */
 void bench_hold_start(struct bench_daemon *d, const char *const *args);
 
-/* SIGTERM, wait, remove its directory. */
+/* Send SIGTERM, wait, remove its directory. */
 void bench_daemon_stop(struct bench_daemon *d);
 
-/* CPU nanoseconds of all its threads, or 0 where the kernel does not say. */
+/* CPU nanoseconds of all its threads, or 0 if the kernel does not say. */
 u64 bench_daemon_cpu_ns(const struct bench_daemon *d);
 
 /* The same of any process. */
 u64 bench_cpu_ns(pid_t pid);
 
-/* One line that `make bench` shows: whether an aim was reached, and by what. */
+/* Print a line that `make bench` shows: whether an aim was reached, and the figure. */
 void bench_verdict(bool meets, const char *fmt, ...) __printf(2, 3);
 
 /* Print a line and end the benchmark; children die with it. */

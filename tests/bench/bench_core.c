@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_core.c - what the core costs, alone on one core
+ * bench_core.c - costs of the core, alone on one core
  *
  * No daemon, no ring, no other thread: a core in an arena, one client with
  * segments in ordinary memory, and the very functions that the mm thread
  * calls.  The pool is 65,536 blocks of 2 MiB; only their records exist.
  *
- * Times of a busy machine say little, so each figure stands beside one that
- * was measured in turns with it: grants beside the plainest free list that
- * keeps a reference count in a record of the same 64 bytes, requests beside
- * reading and copying as many bytes as their arguments, results and tables
- * have.  A ratio far above the last one seen is a regression, whatever the
- * machine does.  Where vLLM can be had (KVMM_VLLM names a checkout, or it is
- * installed), grants and hits of the cache stand beside those of its block
- * pool too.
+ * Times of a busy machine say little, so each figure has a peer that is measured
+ * in turns with it.  The peer of a grant is the plainest free list that keeps a
+ * reference count in a record of the same 64 bytes.  The peer of a request is to
+ * read and copy as many bytes as its arguments, results and tables have.  A
+ * ratio far above the last one seen is a regression on any machine.  If vLLM is
+ * available (KVMM_VLLM names a checkout, or it is installed), its block pool is
+ * one more peer of grants and cache hits.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -103,7 +102,7 @@ static void must(int err, const char *what)
 		bench_die("%s: %s", what, strerror(-err));
 }
 
-/* Make what was asked for and acknowledge what was sent, until it is quiet. */
+/* Make extents and acknowledge them, until the core asks for no more. */
 static void settle(void)
 {
 	while (nr_made || nr_sent) {
@@ -164,7 +163,7 @@ static void start(void)
 
 /* ---- sequences ---- */
 
-/* A sequence that may have @prompt + @more tokens, READY, none computed. */
+/* Open a sequence of @prompt + @more tokens.  Return: READY, no token computed. */
 static u64 seq_ready(u32 prompt, u32 more, u32 seed)
 {
 	struct kvmm_open_arg *o = (void *)args;
@@ -245,7 +244,7 @@ static void close_all(const u64 *seqs, u32 nr)
 
 /* ---- grants ---- */
 
-/* A free list and a count, and nothing else. */
+/* A free list and a reference count, and no more. */
 struct plain {
 	u32	next;
 	u32	refcount;
@@ -275,7 +274,7 @@ static void plain_room(u32 nr)
 {
 }
 
-/* As a grant does it: room for all of them first. */
+/* Room for all blocks first, as a grant does it. */
 static void core_room(u32 nr)
 {
 	must(room_plan(core, dom, nr, 0), "room_plan");
@@ -294,7 +293,7 @@ static void core_put(u32 blk)
 	block_unmap(core, blk);
 }
 
-/* Nanoseconds of a pair, @batch taken before any is given back. */
+/* Nanoseconds of a get and a put; @batch blocks are taken before one is given back. */
 static double pairs(void (*room)(u32), u32 (*get)(void), void (*put)(u32),
 		    u32 batch)
 {
@@ -314,7 +313,7 @@ static double pairs(void (*room)(u32), u32 (*get)(void), void (*put)(u32),
 	       ((double)rounds * batch);
 }
 
-/* The rounds of a thing and of its peer, taken in turns, in nanoseconds. */
+/* Rounds of the core and of its peer, taken in turns, in nanoseconds. */
 struct duel {
 	double	ours[ROUNDS];
 	double	peer[ROUNDS];
@@ -337,9 +336,9 @@ static void duel_report(const struct duel *d, const char *name,
 	       ROUNDS);
 }
 
-static const char *vllm;	/* its name, where it can be had */
+static const char *vllm;	/* its name, or NULL if it is not available */
 
-/* @d again, beside vLLM's rounds. */
+/* Report @d again, beside vLLM's rounds. */
 static void vllm_report(const struct duel *d, const double *rounds,
 			const char *name)
 {
@@ -378,7 +377,7 @@ static void bench_grants(u32 batch, const char *name, double aim)
 
 /* ---- hits ---- */
 
-/* The names and ids of what the index holds and nobody uses. */
+/* The names and ids of blocks that the index has cached. */
 struct cached {
 	u64	hash[CACHED][2];
 	u32	ids[CACHED][BT];
@@ -463,7 +462,7 @@ static void bench_hits(void)
 
 static u8 from_bytes[1 << 20], to_bytes[1 << 20];
 
-/* Copying @bytes, in microseconds: what moving the data alone would cost. */
+/* Microseconds of copying @bytes: the cost of moving the data alone. */
 static double copy_us(u64 bytes)
 {
 	u64 from = bench_ticks(), n;
@@ -552,7 +551,7 @@ static void report_metadata(void)
 	const u64 clients = s->nr_seqs * sizeof(struct kv_seq) +
 			    s->nr_step_entries * sizeof(struct kv_step_entry) +
 			    s->nr_idpages * sizeof(struct kv_idpage);
-	/* Of one size, whatever the pool's is. */
+	/* Their size does not depend on the pool. */
 	const u64 samples = LIFE_SAMPLES * sizeof(struct kv_sample);
 	struct bench_figure f = {
 		.name = "core_metadata_per_block", .unit = "bytes",
@@ -573,7 +572,7 @@ int main(void)
 	vllm = vllm_start(BLOCKS);
 	start();
 	report_metadata();
-	/* All memory made, and mapped, before anything is timed. */
+	/* Make and map all memory before the first measurement. */
 	close_all((u64[]){ seq_ready(BLOCKS / 2 * BT, 0, 5) }, 1);
 	bench_grants(1, "core_grant_pair", 50);
 	bench_grants(BATCH, "core_grant_pair_256", 20);

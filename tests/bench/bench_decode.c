@@ -3,18 +3,19 @@
  * bench_decode.c - whole steps of a decoder as a share of the machine's limits
  *
  * Models of 1B and of 0.2B, as kernels see them: all ops of a step in order.
- * Decode steps of 1, 4 and 16 sequences at contexts of 512 and 4096 are shown
- * as the bytes that must be read (all weights once, the KV of every sequence)
- * per second, beside the read bandwidth; the prefill of 512 tokens as
- * multiply-adds per second beside those in registers.  Each repeat measures
- * its limit right before its step, with the same threads; the median of these
- * ratios is given, with the smallest and the largest.
+ * Decode steps of 1, 4 and 16 sequences have contexts of 512 and 4096.  Their
+ * figure is the bytes that must be read (all weights once, the KV of every
+ * sequence) per second, beside the read bandwidth.  The prefill of 512 tokens
+ * is shown as multiply-adds per second, beside multiply-adds in registers.  Each
+ * repeat measures its limit right before its step, with the same threads; the
+ * median of these ratios is printed, with the smallest and the largest.
  *
- * Then what a small op costs when its threads are awake, asleep, and pinned.
+ * The last figures are the time of a small op while its threads are awake,
+ * asleep, and pinned.
  *
- * Weights and KV are pseudo-random; weights are packed where the variant packs,
- * as --weights packed does.  Layers take turns in copies of a layer
- * that together are several times larger than the caches.
+ * Weights and KV are pseudo-random; weights are packed if the variant packs, as
+ * with --weights packed.  Layers take turns in copies of a layer that together
+ * are several times larger than the caches.
  *
  * Usage: bench_decode [NAME [THREADS]], as kern_get() and kern_ctx_create()
  * take them; without arguments exact and fast mode, with one thread and all.
@@ -78,7 +79,7 @@ static struct kern_weight weight(u32 rows, u32 cols)
 	};
 }
 
-/* The same as a runtime has it: packed, where this variant packs. */
+/* The same as the runtime has it: packed, if this variant packs. */
 static struct kern_weight model_weight(u32 rows, u32 cols)
 {
 	struct kern_weight w = weight(rows, cols);
@@ -221,14 +222,14 @@ static int compare(const void *a, const void *b)
 	return *x < *y ? -1 : *x > *y;
 }
 
-/* Sorts; the middle one of @n. */
+/* Sort @v.  Return: the middle one of @n. */
 static double median(double *v, u32 n)
 {
 	qsort(v, n, sizeof(*v), compare);
 	return v[n / 2];
 }
 
-/* @work units of the limit in a step: a median ratio and its spread. */
+/* A step has @work units of the limit: print a median ratio and its spread. */
 static void measure(const char *name, struct step *st, double work,
 		    double (*limit)(void), const char *unit, const char *peer,
 		    u32 repeats)
@@ -310,7 +311,7 @@ static void bench_op(u32 state)
 			kern_ctx_rest(kb.ctx);
 			usleep(2000);
 		}
-		/* Into the caches, by this thread alone. */
+		/* Bring it into the caches, with this thread alone. */
 		kb.ops->gemm(NULL, x, 0, &w, NULL, 1, y, 0);
 		t = kb_now();
 		kb.ops->gemm(kb.ctx, x, 0, &w, NULL, 1, y, 0);

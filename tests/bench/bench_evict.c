@@ -1,22 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_evict.c - what the prefix cache finds, beside LRU, LFU, ARC and Belady
+ * bench_evict.c - hits of the prefix cache, beside LRU, LFU, ARC and Belady
  *
- * Three kinds of traces (evict_trace.c) from fixed seeds, those on which the
- * constants of the policy were chosen and others that were held out; caches of
- * several sizes, in percent of the working set: the blocks that the trace uses
- * twice or oftener.  The rate is tokens found over what a cache without bounds would
- * find: most of a trace with prompts that come once can be found by nobody.
+ * Three kinds of traces (evict_trace.c) from fixed seeds.  The constants of the
+ * policy were chosen on some of them; others were held out.  Sizes of the caches
+ * are in percent of the working set: the blocks that the trace uses twice or
+ * oftener.  The rate is the tokens found, over those that an unbounded cache
+ * would find: in a trace of prompts that come once no cache finds most tokens.
  *
  * The core is the real one, driven through its requests (evict_core.c).  It is
  * deterministic and so is this program: no figure depends on the machine.
  *
- * A last table has chats of high priority among others: what those find with
- * and without classes of retention, and what that costs the others.
+ * A last table has chats of high priority among others: the hits of both, with
+ * and without classes of retention.
  *
- * What is aimed at: nowhere more than 2 points worse than the best of LRU, LFU
- * and ARC; with scans, 10 points better than LRU wherever the optimum is 10
- * points better.
+ * Aims: nowhere more than 2 points worse than the best of LRU, LFU and ARC; with
+ * scans, 10 points better than LRU wherever the optimum is 10 points better.
  */
 #include "tests/bench/bench.h"
 #include "tests/bench/evict.h"
@@ -37,14 +36,14 @@ struct trace {
 	u64		seed;		/* the first of SEEDS */
 };
 
-/* The constants of the policy were chosen on these. */
+/* The constants of the policy were chosen on these traces. */
 static const struct trace known[] = {
 	{ "chats",	 ev_trace_chats, { 1.0, 0, 0 }, 1 },
 	{ "chats-scans", ev_trace_chats, { 1.0, 20, 0 }, 1 },
 	{ "zipf-drift",	 ev_trace_zipf,	 { 0.9, 0, 20 }, 1 },
 };
 
-/* And nothing on these: other seeds, then other shapes too. */
+/* No constant was chosen on these: other seeds, then other shapes too. */
 static const struct trace held_out[] = {
 	{ "held-chats",		ev_trace_chats, { 1.0, 0, 0 }, 1001 },
 	{ "held-chats-scans",	ev_trace_chats, { 1.0, 20, 0 }, 1001 },
@@ -56,7 +55,7 @@ static const struct trace held_out[] = {
 	{ "held-zipf-steep",	ev_trace_zipf,	{ 1.2, 0, 40 }, 2001 },
 };
 
-/* A fifth of the chats of these are of high priority. */
+/* A fifth of the chats in these traces is of high priority. */
 static const struct trace with_high[] = {
 	{ "high-chats",		ev_trace_chats, { 1.0, 0, 0 }, 3001 },
 	{ "high-chats-scans",	ev_trace_chats, { 1.0, 20, 0 }, 3001 },
@@ -100,8 +99,8 @@ static void measure(const struct trace *tr, u32 percent, double *rate)
 }
 
 /*
- * In a report less is better: what was missed, beside what each peer missed;
- * how far the best of the three was ahead; what lacks to 10 points over LRU.
+ * In a report less is better: misses, beside the misses of each peer; how far
+ * the best of the three was ahead; the points that lack to 10 over LRU.
  */
 static void report(const struct trace *tr, u32 percent, const double *rate,
 		   double behind, double lacking)
@@ -114,7 +113,7 @@ static void report(const struct trace *tr, u32 percent, const double *rate,
 			.name = name, .unit = "% missed",
 			.value = 100 - rate[0],
 			.peer = caches[i].name,
-			/* A ratio to nothing is none. */
+			/* Avoid a ratio to 0. */
 			.peer_value = max(100 - rate[i], 0.01),
 		};
 
@@ -136,7 +135,7 @@ static void report(const struct trace *tr, u32 percent, const double *rate,
 		.max_value = 0.01 });
 }
 
-/* One row of the table; adds its @aims, returns how many were missed. */
+/* Print a row of the table; add its @aims.  Return: how many were missed. */
 static u32 row(const struct trace *tr, u32 percent, u32 *aims)
 {
 	double r[NR_CACHES], behind, lacking = -1000;
@@ -154,8 +153,8 @@ static u32 row(const struct trace *tr, u32 percent, u32 *aims)
 }
 
 /*
- * What classes of retention move: a fifth of the chats are of high priority.
- * Percent of what high ones, others and all could find, first without classes.
+ * Effect of classes of retention: a fifth of the chats is of high priority.
+ * Percent that high chats, others and all found, first without classes.
  */
 static void measure_high(const struct trace *tr, u32 percent, double rate[][2])
 {
@@ -240,7 +239,7 @@ static void table_high(const struct trace *tr, u32 nr, char **names)
 			row_high(&tr[i], percents[n]);
 }
 
-/* Arguments are names of traces, without any: all. */
+/* Arguments are names of traces; without any, all traces run. */
 int main(int argc, char **argv)
 {
 	setvbuf(stdout, NULL, _IOLBF, 0);

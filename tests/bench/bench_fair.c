@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_fair.c - who gets the pool when two or three want more than it has
+ * bench_fair.c - shares of domains that want more than the pool has
  *
- * Engines on a simulated node (node.h), each with a domain of its own, all of
- * the same model: 4,096 blocks of 16 tokens, lengths as in ShareGPT, and more
- * requests than can be served.  What a domain was promised is compared with
- * what it got:
+ * Engines on a simulated node (node.h), each with its own domain, all of the
+ * same model: 4,096 blocks of 16 tokens, lengths as in ShareGPT, and more
+ * requests than can be served.  The promises to a domain are compared with the
+ * memory that it got:
  *
- *	min	times that others took of what memory.min protects: of what is
- *		in use, the cache too, or promised to what was admitted
+ *	min	times that others took memory that memory.min protects: blocks in
+ *		use, cached, or reserved for admitted sequences
  *	grant	time until a request within memory.min had its memory, beside
  *		the longest step of the others
  *	weight	how far the parts of the surplus are from the weights
@@ -16,7 +16,7 @@
  *		the best fixed number of requests in the core that a search
  *		finds; and how long a request waited
  *
- * All start with nothing; the first 60 s are not measured, the next 240 are.
+ * All domains start empty; the first 60 s are not measured, the next 240 are.
  * Time is the clock of the simulated node, so no figure depends on the machine.
  */
 #include "kvmm/core/node/node.h"
@@ -69,7 +69,7 @@ static void surplus_add(struct nd_node *n)
 	}
 }
 
-/* How far the parts are from the weights, at worst, in percent. */
+/* Largest distance of a domain's part from its weight, in percent. */
 static void weights(const char *name, const u32 *weight, const u32 *min_percent,
 		    u32 nr)
 {
@@ -111,7 +111,7 @@ static void weights(const char *name, const u32 *weight, const u32 *min_percent,
 
 /* ---- memory.min ---- */
 
-/* Requests in bursts: all of a period's come at its begin. */
+/* Requests in bursts: all requests of a period come at its begin. */
 static struct nd_req *bursts(u64 seed, u32 per_burst, u64 period)
 {
 	struct nd_req *reqs = nd_trace(ND_SHAREGPT, seed, REQS, 0);
@@ -122,7 +122,7 @@ static struct nd_req *bursts(u64 seed, u32 per_burst, u64 period)
 	return reqs;
 }
 
-/* Between bursts nothing is left, so each has to be given all of it anew. */
+/* Drop the cache between bursts, so each burst needs all its memory anew. */
 static void forget(struct nd_node *n)
 {
 	const struct nd_engine *e = n->e[0];
@@ -167,7 +167,7 @@ static void report_min(const struct nd_node *n, const char *name, u32 i)
 	bench_report(&f);
 }
 
-/* One of them comes in bursts that fit in its memory.min. */
+/* One of the engines has bursts that fit in its memory.min. */
 static void protection(const char *name, u32 nr, u32 per_burst)
 {
 	struct nd_engine_cfg cfg[ND_CLIENTS];
@@ -201,7 +201,7 @@ static void protection(const char *name, u32 nr, u32 per_burst)
 
 struct work {
 	double	tokens;		/* a second */
-	double	again;		/* computed again, a second */
+	double	again;		/* tokens computed again, a second */
 	u32	finished;
 	u64	wait, pause;
 };
@@ -246,7 +246,7 @@ static void work_print(const char *name, u32 admit, const struct work *w)
 	       (double)w->wait / 1e9, (double)w->pause / 1e9);
 }
 
-/* The best admission limit: the same for all, by ever smaller steps. */
+/* Find the best admission limit, the same for all engines, by ever smaller steps. */
 static u32 search(u32 nr, double per_second, struct work *best)
 {
 	u32 admit = 0, step, at, middle = 128 / nr;
@@ -277,7 +277,7 @@ static void useful(const char *name, u32 nr)
 	double rate;
 	u32 admit;
 
-	/* What can be served at all, then three times that. */
+	/* Measure the load that can be served, then take three times that. */
 	work(nr, 50, 128 / nr, &best);
 	rate = 3 * best.finished * (double)ND_SECOND / MEASURED / nr;
 	admit = search(nr, rate, &best);

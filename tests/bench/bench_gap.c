@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_gap.c - what the engine's thread does between two forwards
+ * bench_gap.c - work of the engine's thread between two forwards
  *
  * Batches of 1, 16, 64 and 256 sequences of the demo model decode against a
  * daemon of their own, in a pool that fits all; the engine's own times say
- * where a step goes.  What the model needs is shown and is not the subject: a
- * compute thread that others need as well shows in all figures.
+ * where a step goes.  The model's time is shown and is not the subject: if other
+ * processes need the CPU of a compute thread, all figures show it.
  *
- * "wait" is the one that matters for the design: a step that was not granted
- * when it could have run.  With one step ahead it is none, as long as the
- * daemon answers within a forward; both share a machine with few cores, so it
- * is not asked to be 0.
+ * "wait" matters most for the design: the time in which a step could have run
+ * and was not granted.  With one step ahead it is 0 if the daemon answers within
+ * a forward.  Engine and daemon share a machine with few cores, so the aim is
+ * above 0.
  *
  * Usage: bench_gap [MODEL_DIR]
  */
@@ -22,7 +22,7 @@
 #define ROUNDS		5
 #define PROMPT		16u
 #define STEPS		160u	/* counted */
-#define WARM		24u	/* steps until all decode, and more */
+#define WARM		24u	/* steps until all decode, and a few more */
 #define NEW		(STEPS + 4 * WARM)
 #define STEP_NS		100000000ll
 #define WAIT_SHARE	0.05	/* aim: of the time of a step */
@@ -108,7 +108,7 @@ static void report(const char *what, u32 batch, double value,
 					     .unit = unit, .max_value = max });
 }
 
-/* Medians of the rounds, each part by itself. */
+/* Print medians of the rounds, for each part by itself. */
 static void show(u32 batch, double us[ROUNDS][NR_PARTS])
 {
 	double v[ROUNDS], med[NR_PARTS], sum = 0, gap;

@@ -8,9 +8,9 @@
  * multiply-adds in registers, ours in exact mode, ours in fast mode with
  * weights in place (on huge pages, and on the 4 KiB pages that a mapped file
  * has) and packed, oneDNN with the weights as a checkpoint has them and with
- * weights that it packed before.  All operands are their own, so nobody finds the other's in the
- * caches.  What is shown is the median of the rounds and, of ours over
- * oneDNN's better one, the median and range of the rounds' ratios.
+ * weights that it packed before.  Each product has its own operands, so none
+ * finds those of another in the caches.  The table shows the median of the
+ * rounds and the ratio of ours to the better one of oneDNN's: median and range.
  *
  * oneDNN gets x in bf16, ours round it themselves.  Without oneDNN its columns
  * stay empty.
@@ -27,14 +27,14 @@
 #include "tests/bench/onednn.h"
 
 #define ROUNDS		5
-/* Short products are repeated in a round, for about so many multiply-adds. */
+/* Short products are repeated in a round, for about this many multiply-adds. */
 #define ROUND_WORK	(1ull << 30)
-/* oneDNN's threads spin for some time when they are done. */
+/* oneDNN's threads spin for some time after their work. */
 #define SPIN_US		20000
 #define AIM_READ	0.7
 #define AIM_ONEDNN	0.7
 
-/* What a round measures; rates in GFLOP/s but for READ. */
+/* Measurements of a round; rates in GFLOP/s but for READ. */
 enum {
 	READ, PEAK_EXACT, PEAK_FAST, EXACT, FAST, FAST_SMALL, FAST_PACKED,
 	PEER, PEER_PACKED, NR
@@ -64,7 +64,7 @@ static double gflop(const struct bench *b)
 	return 2e-9 * b->m * b->n * b->k;
 }
 
-/* @from on pages of 4 KiB. */
+/* A copy of @from on pages of 4 KiB. */
 static void *small_copy(const void *from, u64 bytes)
 {
 	void *to = mmap(NULL, bytes, PROT_READ | PROT_WRITE,
@@ -89,7 +89,7 @@ static struct kern_weight packed_copy(struct kern_ctx *ctx,
 	return w;
 }
 
-/* The rate of what is called by @ops with @w or, without, by @peer. */
+/* Rate of the product of @ops with @w or, without @ops, of @peer. */
 static double rate_of(struct bench *b, const struct kern_ops *ops,
 		      const struct kern_weight *w, struct onednn_gemm *peer)
 {
@@ -129,13 +129,13 @@ static void round_run(struct bench *b, u32 r)
 	b->rate[PEER_PACKED][r] = rate_of(b, NULL, NULL, b->peer[1]);
 }
 
-/* Weights are the larger part of what a product reads; all are counted. */
+/* A product reads mostly weights: GB/s of the weights alone. */
 static double gbs(const struct bench *b, double rate)
 {
 	return rate / gflop(b) * b->n * b->k * kern_dtype_size(b->type) / 1e9;
 }
 
-/* One figure for the report: @what of ours beside @peer's. */
+/* Report a figure of ours beside @peer's. */
 static void figure(const struct bench *b, const char *mode, double value,
 		   const char *unit, const char *peer, double peer_value,
 		   double aim)

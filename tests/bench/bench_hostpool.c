@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_hostpool.c - what huge pages are worth to a disk, threads to filling
+ * bench_hostpool.c - gains of huge pages for a disk, and of threads for filling
  *
  * Reads: host pools as the daemon makes them, one on ordinary pages, one on
- * transparent huge ones, and one on pages set aside where enough are free.
- * Each is registered with an io_uring of its own; direct reads of the same
- * file into each take turns, as many at once, at the same places.  The disk is
- * the same, so the difference is what the pages cost.  What a pool really
- * has is what the kernel says; one that is not what it should be ends the
+ * transparent huge ones, and one on reserved huge pages if enough are free.
+ * Each is registered with its own io_uring.  Direct reads of the same file into
+ * each pool take turns, as many at once, at the same places.  The disk is the
+ * same, so the difference is the cost of the pages.  The kernel says which pages
+ * a pool really has; a pool with other pages than it should have ends the
  * benchmark.
  *
  * Filling: the same memory with one thread and with as many as the daemon
@@ -16,9 +16,9 @@
  * first may have to wait for its host, which took unused memory back.
  *
  * Figures are time and CPU a MiB: less is better.  CPU is that of this process,
- * which submits; what the kernel's own threads do is not in it.  On a virtual
- * machine a file may live in the host's cache: then the disk is fast, and the
- * ratio larger.
+ * which submits; the kernel's own threads are not counted.  On a virtual machine
+ * a file may live in the host's cache: then the disk is fast, and the ratio
+ * larger.
  */
 #include <fcntl.h>
 #include <liburing.h>
@@ -123,7 +123,7 @@ static void side_close(struct side *s)
 	hostpool_destroy(&s->hp);
 }
 
-/* Places of file and pool that no disk could guess, each met in its turn. */
+/* Submit reads at places of file and pool that no disk could guess. */
 static void side_submit(struct side *s)
 {
 	struct io_uring_sqe *sqe;
@@ -143,7 +143,7 @@ static void side_submit(struct side *s)
 	}
 }
 
-/* Until @end; then until nothing is out.  Return: bytes read. */
+/* Read until @end, then until no read is in flight.  Return: bytes read. */
 static u64 side_read(struct side *s, u64 end)
 {
 	struct io_uring_cqe *cqe;
@@ -226,7 +226,7 @@ static void run_reads(const char *size)
 	}
 }
 
-/* A file with all its blocks written.  Return: it, without the page cache. */
+/* Make a file with all blocks written.  Return: a descriptor without page cache. */
 static int file_make(void)
 {
 	const char *tmp = getenv("TMPDIR");
@@ -304,7 +304,7 @@ static double fill_once(bool huge, u32 threads, u32 *had)
 	return (double)hp.filled.ns / 1000 / (double)(FILL_BYTES / MIB);
 }
 
-/* All four take turns, in the memory that the kind had just before. */
+/* All four kinds take turns; a kind fills the memory that it had just before. */
 static void bench_fill(void)
 {
 	struct bench_series t[4] = {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_isolation.c - does the time of an answer tell what others have cached?
+ * bench_isolation.c - does the time of an answer reveal cached prompts of others?
  *
- * One user's program has cached prompts.  Another user's asks for these, for as
- * many that nobody has, and for as many that it has cached itself, thousands of
- * times in random order, and takes the time of the whole question, from OPEN to
- * CLOSE, and of MATCH alone until READY.  Of two kinds of questions the figure
- * is how well a single time tells them apart: the area under the ROC curve less
- * 0.5, which is 0 when it tells nothing and 0.5 when it tells all.  With as many
- * samples as here chance alone gives less than the goal, four standard
- * deviations, unless the machine itself were in on it.
+ * The program of one user has cached prompts.  Another user's program asks for
+ * these prompts, for as many that are cached nowhere, and for as many that it has
+ * cached itself, thousands of times in random order.  It takes the time of the
+ * whole question, from OPEN to CLOSE, and of MATCH alone until READY.  For two
+ * kinds of questions the figure is how well a single time tells them apart: the
+ * area under the ROC curve less 0.5, which is 0 when the time reveals nothing
+ * and 0.5 when it reveals all.  The goal is four standard deviations for this
+ * many samples: chance alone stays below.
  *
- * What it has itself is the control: there the time must tell, or the clock
- * would be too coarse for any of it.
+ * Prompts that the program has cached itself are the control: there the time
+ * must differ, or the clock would be too coarse.
  *
- * All prompts of a round are asked for once in each kind's turn, in an order
- * drawn anew, so that caches of the processor know all kinds equally well.
+ * All prompts of a round are asked for once, in a new random order, so that the
+ * processor caches know all kinds equally well.
  */
 #include <math.h>
 #include <signal.h>
@@ -48,7 +48,7 @@ static u32 draw(u32 n)
 	return (u32)(state % n);
 }
 
-/* The other user: caches its prompts, says so, and stays. */
+/* The other user: caches its prompts, reports that, and stays. */
 static void __noreturn other_main(const char *socket, int up)
 {
 	struct kvmm *k;
@@ -95,13 +95,13 @@ static void probe(struct kvmm *k, enum kind kind, u32 prompt)
 	found = cp_match(k, seq, ids, &st);
 	ready = bench_ticks();
 	CP_MUST(!kvmm_seq_close(k, &seq, 1));
-	/* What an answer says tells no more than its time. */
+	/* The answer itself must reveal no more than its time. */
 	CP_MUST(found == (kind == OWN ? CP_LEN - 1 : 0));
 	match_ticks[kind][nr_ticks[kind]] = ready - began;
 	ask_ticks[kind][nr_ticks[kind]++] = bench_ticks() - open;
 }
 
-/* Each prompt of each kind once. */
+/* Ask for each prompt of each kind once. */
 static void round_run(struct kvmm *k)
 {
 	u32 order[NR_KINDS * PROMPTS], i;
@@ -123,7 +123,7 @@ static int by_ticks(const void *a, const void *b)
 	return x < y ? -1 : x > y;
 }
 
-/* How often one of @a is below one of @b; equal ones count half. */
+/* Probability that a time of @a is below one of @b; equal times count half. */
 static double auc(u64 *a, u64 *b, u32 nr)
 {
 	double below = 0;
@@ -185,7 +185,7 @@ int main(void)
 	k = cp_attach(d.socket);
 	for (i = 0; i < PROMPTS; i++)
 		cp_fill(k, OWN * PROMPTS + i, 0);
-	/* Memory is made and mapped, processor caches are filled. */
+	/* Make and map all memory, fill the processor caches. */
 	round_run(k);
 	memset(nr_ticks, 0, sizeof(nr_ticks));
 	for (i = 0; i < ROUNDS; i++)

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_kernels.c - the CPU kernels as a share of what the machine can do
+ * bench_kernels.c - the CPU kernels as a share of the machine's limits
  *
  * Two limits are measured in the same run, with the same threads: the rate of
- * reading an array far larger than the caches (what binds decode) and of
- * multiply-adds in registers (what binds prefill).  Then matrix products and
- * attention at shapes of 8B models, each the best of some repeats beside the
- * limit that binds it.  Whole steps are bench_decode's.
+ * reading an array far larger than the caches (it binds decode) and the rate of
+ * multiply-adds in registers (it binds prefill).  Then matrix products and
+ * attention run at shapes of 8B models; each figure is the best of some repeats
+ * beside the limit that binds it.  bench_decode measures whole steps.
  *
  * Usage: bench_kernels [NAME [THREADS]], as kern_get() and kern_ctx_create()
  * take them.

@@ -2,13 +2,13 @@
 /*
  * bench_load.c - how fast weights are read
  *
- * A file of a gigabyte is made in $TMPDIR: a model in bf16, as large ones come.
- * Loading maps it; what takes time is the identity, which reads all of it once.
- * Both together are measured beside read() of the same file in pieces of a
- * megabyte: once from the page cache, in CPU time, since nothing is waited for;
- * once after the pages were given up, in time of the clock, when the disk
- * decides.  Rounds of the two alternate.  Hashing reads memory once more than
- * read() into a piece that stays in the cache, and that is seen in the first.
+ * A file of a gigabyte is made in $TMPDIR: a bf16 model, as large ones come.
+ * Loading maps it; most of the time goes to the identity, which reads all of it
+ * once.  Both together are measured beside read() of the same file in pieces of
+ * a megabyte.  From the page cache CPU time counts, since no thread waits.  After
+ * the pages were given up time of the clock counts, since the disk decides.
+ * Rounds of the two alternate.  Hashing reads memory once more than read() into
+ * a piece that stays in the cache; the first figure shows that.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ static void file_make(void)
 	file_bytes = 8 + head_len + data_len;
 }
 
-/* ---- what is measured ---- */
+/* ---- measurements ---- */
 
 static void cache_drop(void)
 {
@@ -127,7 +127,7 @@ static void cache_drop(void)
 	close(fd);
 }
 
-/* Nanoseconds: of CPU where nothing is waited for, else of the clock. */
+/* Nanoseconds: of CPU if no thread waits for the disk, else of the clock. */
 static u64 now(bool cold)
 {
 	struct timespec ts;

@@ -4,14 +4,14 @@
  *
  * A fake kvmm under a real kvmm-hold (tests/swapd_client.h) moves sequences:
  * runs of RUN slots that are neighbours in the area and on the host, at random
- * places of an area.  The peer is the same swapd with --merge-kib 0.  They take
- * turns, each in a life of its own.
+ * places of an area.  The peer is the same swapd with --merge-kib 0.  The two
+ * take turns; each turn is a new life of swapd.
  *
  * The figures are time and CPU a MiB, so that less is better; CPU is that of
- * swapd's main thread, which does all of it with io_uring.
+ * swapd's main thread, which does all work with io_uring.
  *
- * KVMM_MERGE_KIB=N is another bound than swapd's own, to find the best, and
- * KVMM_MERGE_PEER=N one for the peer.
+ * KVMM_MERGE_KIB=N replaces swapd's own bound, to find the best one, and
+ * KVMM_MERGE_PEER=N that of the peer.
  */
 #include <sys/statvfs.h>
 
@@ -38,7 +38,7 @@ static const struct {
 	{ 512 << 10, "512k" },
 };
 
-/* What a life of swapd came to, for the driver. */
+/* Figures of a life of swapd, for the driver. */
 struct life {
 	double	us_mib[ARRAY_SIZE(size_list)][2];
 	double	cpu_us_mib[ARRAY_SIZE(size_list)][2];

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_ring.c - what a request costs, from submission to its result
+ * bench_ring.c - cost of a request, from submission to its result
  *
  * A real daemon answers on one side of the rings, this process asks on the
  * other: NOP, and pairs of STEP_BEGIN and STEP_END in which 1 to 1024
- * sequences decode one token each, as an engine does all day.  Two daemons:
- * with one both sides spin, with the other both sleep whenever they have
- * nothing to do.
+ * sequences decode one token each, as an engine does all day.  There are two
+ * daemons: one spins and its client too; the other sleeps when it is idle, and
+ * its client too.
  *
- * The peers are what no request can beat: two processes that bounce a word of
+ * No request can be faster than the peers: two processes that bounce a word of
  * shared memory, spinning; and two that wake each other by eventfds.  All of
  * them take turns in rounds of the same run.
  *
  * Sequences are staggered, so that every step seals some blocks, and closed at
- * the end of each round.  What they leave in the prefix cache fills the pool
- * in the first rounds, so the others evict a block for each that they take, as
- * a busy daemon does.  KV is 64 bytes a token, to keep the pool small; all of
- * it is made and mapped before the first round.
+ * the end of each round.  Their cached blocks fill the pool in the first rounds.
+ * Later rounds evict a block for each that they take, as a busy daemon does.  KV
+ * is 64 bytes a token, to keep the pool small; all memory is made and mapped
+ * before the first round.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -130,7 +130,7 @@ static void run_spin_peer(struct peers *p, struct bench_samples *s, u32 n)
 		if (i > n / 10)
 			bench_add(s, bench_ticks() - start);
 	}
-	/* Zero sends it to sleep; wait until it lies down. */
+	/* Zero makes the spinner stop; wait until it has. */
 	bounce(p->word, 0);
 	waitpid(p->spinner, NULL, WUNTRACED);
 }
@@ -160,7 +160,7 @@ struct client {
 	u32		epoch[MAX_SEQS];
 	u32		len[MAX_SEQS];
 	u32		who[MAX_SEQS];
-	u32		late;	/* steps in which somebody found no memory */
+	u32		late;	/* steps in which a sequence found no memory */
 	struct kvmm_begin_arg begin[MAX_SEQS];
 	struct kvmm_begin_res begin_res[MAX_SEQS];
 	struct kvmm_end_arg end[MAX_SEQS];
@@ -249,7 +249,7 @@ static void open_seqs(struct client *c, u32 n, u32 round)
 		await_ready(c, i);
 }
 
-/* Entries of a step: @each tokens a sequence, or the rest of its prompt. */
+/* Fill the entries of a step: @each tokens a sequence, or the rest of its prompt. */
 static u32 fill_step(struct client *c, u32 n, u32 each)
 {
 	u32 i, nr = 0, tokens;
@@ -270,8 +270,8 @@ static u32 fill_step(struct client *c, u32 n, u32 each)
 }
 
 /*
- * One step.  Who finds no memory yet, because an extent is still under way,
- * is left for the next one.  Return: how many those were.
+ * Run one step.  A sequence that finds no memory yet, because an extent is still
+ * being made, is left for the next one.  Return: number of these sequences.
  */
 static u32 run_step(struct client *c, u32 n, u32 each)
 {
@@ -313,7 +313,7 @@ static void run_nops(struct client *c, struct bench_samples *s, u32 n)
 	}
 }
 
-/* Let the daemon's slower threads work, and map what they made. */
+/* Let the daemon's slower threads work, and map the extents they made. */
 static void breathe(struct client *c)
 {
 	if (kvmm_wait(c->k, 1000000) == -ECONNRESET)
@@ -321,7 +321,7 @@ static void breathe(struct client *c)
 	usleep(1000);
 }
 
-/* Fill half of the pool; called twice, nothing is made or mapped afterwards. */
+/* Fill half of the pool; after two calls no extent has to be made or mapped. */
 static void warm_up(struct client *c, u32 round)
 {
 	const u64 tokens = kvmm_info(c->k)->pool_bytes / TOKEN_BYTES;
@@ -335,7 +335,7 @@ static void warm_up(struct client *c, u32 round)
 	must(c, kvmm_seq_close(c->k, c->seq, MAX_SEQS), "SEQ_CLOSE");
 }
 
-/* @steps decode steps of @n sequences; CPU of the daemon goes to @cpu_ns. */
+/* Run @steps decode steps of @n sequences; CPU of the daemon goes to @cpu_ns. */
 static void run_pairs(struct client *c, const struct bench_daemon *d,
 		      struct bench_samples *s, u32 n, u32 steps, u32 round,
 		      u64 *cpu_ns)

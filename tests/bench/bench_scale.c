@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_scale.c - what one event of the core costs, however many wait and run
+ * bench_scale.c - cost of one event of the core with very many sequences
  *
- * The thread that owns the core serves everybody: as long as one event takes,
- * nobody else is served.  So what counts is the longest, among ten thousands of
- * sequences under pressure: a pool of two blocks a sequence that each comes to
- * want four of, with a host pool as large to be swapped to.  About a third
- * waits at any time, the rest runs, is swapped or comes back.
+ * The thread that owns the core serves all clients: during an event every other
+ * client waits.  So the longest event counts, among ten thousands of sequences
+ * under pressure.  The pool has two blocks for each sequence, which comes to
+ * want four, and a host pool as large to swap to.  About a third of the
+ * sequences waits at any time; the rest runs, is swapped out or comes back.
  *
  * The load is the same for each number of sequences: all clients open as many
- * as they may, compute them in steps of 256, close what is done and open the
+ * as they may, compute them in steps of 256, close finished ones and open the
  * next.  Then come requests that no honest client sends: 1,024 changed
- * priorities at once, a step that names what was refused 1,024 times, bulk
+ * priorities at once, a step that names a refused handle 1,024 times, bulk
  * forks and closes.
  *
- * Time is the thread's CPU time, so a busy machine makes a figure worse only by
- * what it does to the caches.  Copies and memory are there at once.
+ * Time is the thread's CPU time, so a busy machine affects a figure only through
+ * the caches.  Copies and memory are there at once.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -70,7 +70,7 @@ static const char * const kind_text[] = {
 struct bseq {
 	u64	handle;
 	u32	valid;
-	u32	to;		/* of the step, 0: not in it */
+	u32	to;		/* end in the open step, 0: not in it */
 };
 
 struct bclient {
@@ -85,10 +85,10 @@ struct bclient {
 	u32				cursor;
 	u32				*acks;
 	u32				nr_acks;
-	u64				refused;	/* a handle, or 0 */
+	u64				refused;	/* handle of a refused sequence, or 0 */
 	u32				refused_at;
-	bool				open;	/* a step */
-	bool				extra;	/* and another */
+	bool				open;	/* is a step open? */
+	bool				extra;	/* is a second step open? */
 };
 
 /* ---- one node ---- */
@@ -97,7 +97,7 @@ static struct core *core;
 static void *arena;
 static u64 arena_bytes;
 static struct bclient *cl;
-static u32 nr_clients, nr_seqs;		/* sequences: of a client */
+static u32 nr_clients, nr_seqs;		/* of the node; sequences of each client */
 static u32 *made, nr_made;
 static u64 *copies;
 static u32 nr_copies;
@@ -210,7 +210,7 @@ static void acknowledge(u32 client)
 	}
 }
 
-/* Go on with what an event left undone.  Return: was there something? */
+/* Go on with work that an event left.  Return: was there any? */
 static bool poll_once(void)
 {
 	u64 from = cpu_ns();
@@ -222,7 +222,7 @@ static bool poll_once(void)
 	return true;
 }
 
-/* Memory is made, mapped and copied, until the core wants no more. */
+/* Make, map and copy memory, until the core asks for no more. */
 static void settle(void)
 {
 	u64 from;
@@ -361,7 +361,7 @@ static const struct kvmm_seq_status *status_of(u32 client, u32 i)
 	return &cl[client].status[KVMM_SEQ_INDEX(cl[client].seqs[i].handle)];
 }
 
-/* Open what is missing, BULK at once. */
+/* Open the sequences that are missing, BULK at once. */
 static void open_missing(u32 client)
 {
 	struct bclient *b = &cl[client];
@@ -382,7 +382,7 @@ static void open_missing(u32 client)
 			b->seqs[i] = (struct bseq){ .handle = r[n - 1].seq };
 }
 
-/* Ids for whoever has none, 64 at once. */
+/* Match sequences that have no ids yet, 64 at once. */
 static void match_some(u32 client, u32 *from)
 {
 	struct kvmm_match_arg *a = (void *)args;
@@ -400,7 +400,7 @@ static void match_some(u32 client, u32 *from)
 		a[i] = (struct kvmm_match_arg){
 			.seq = cl[client].seqs[who[i]].handle,
 			.nr_ids = PROMPT, .flags = KVMM_MATCH_LAST };
-		/* One block in common, as with a system prompt. */
+		/* They have one block in common, as with a system prompt. */
 		for (k = 0; k < PROMPT; k++)
 			*ids++ = k < BT ? k : ++prompt_id;
 		cl[client].seqs[who[i]].valid = 1;
@@ -411,7 +411,7 @@ static void match_some(u32 client, u32 *from)
 	settle();
 }
 
-/* A step of whoever is ready, from where the last one ended. */
+/* Begin a step of READY sequences, from where the last step ended. */
 static u32 begin(u32 client, u32 *who)
 {
 	struct bclient *b = &cl[client];
@@ -452,7 +452,7 @@ static u32 begin(u32 client, u32 *who)
 	return k;
 }
 
-/* Opens a step beside the one that is open. */
+/* Open a second step that names one refused sequence many times. */
 static void name_refused(u32 client)
 {
 	struct bclient *b = &cl[client];
@@ -534,7 +534,7 @@ static void work(u32 client)
 	tick();
 }
 
-/* ---- what no honest client does ---- */
+/* ---- requests that no honest client sends ---- */
 
 static void reverse_priorities(u32 client, u32 round)
 {
@@ -553,7 +553,7 @@ static void reverse_priorities(u32 client, u32 round)
 	settle();
 }
 
-/* Close what the client has, and fork the first that is ready. */
+/* Close the client's sequences, and fork the first one that is READY. */
 static void fork_and_close(u32 client)
 {
 	struct bclient *b = &cl[client];
@@ -650,7 +650,7 @@ static void run(u32 clients, u32 seqs, u32 domains)
 	report(domains);
 }
 
-/* With three numbers, clients, sequences of each and domains: that alone. */
+/* With three numbers (clients, sequences of each, domains) run that load alone. */
 int main(int argc, char **argv)
 {
 	if (argc == 4) {

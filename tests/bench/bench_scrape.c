@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_scrape.c - what it costs the mm thread to be looked at once a second
+ * bench_scrape.c - cost for the mm thread of one read of its state a second
  *
  * Two clients fill prompts at a fixed pace and hold sequences besides; the files
- * are mounted and metrics served.  In turns nobody looks; or /metrics is read
- * every second over HTTP; or that and the whole tree, every file once, as
- * kvmm-proc --snapshot copies it.  The figure is the CPU time of the thread that
- * decides about memory, as the kernel accounts it, as a part of one core.
+ * are mounted and metrics served.  There are three kinds of turns: no read; a
+ * read of /metrics over HTTP each second; or that and the whole tree, every file
+ * once, as kvmm-proc --snapshot copies it.  The figure is the CPU time of the
+ * mm thread, as the kernel accounts it, as a part of one core.
  *
- * The load is the larger part of that and varies with what else the machine
- * does, so the same is measured once more while the clients rest: there all of
- * the difference is what looking costs.
+ * Most of that is the load, which varies with the rest of the machine.  So the
+ * same is measured once more while the clients rest: there all of the difference
+ * is the cost of the reads.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -29,7 +29,7 @@
 #define ROUNDS		5u
 #define LOOKS		3u	/* of a turn, one a second */
 #define CLIENTS		2u
-#define HELD		16u	/* sequences of a client that stay */
+#define HELD		16u	/* sequences that a client keeps */
 #define PACE_US		2000u	/* between two prompts */
 #define NS_S		1000000000ull
 #define AIM		0.01	/* of a core */
@@ -48,7 +48,7 @@ enum looks {
 
 /* ---- load ---- */
 
-/* Compute a prompt; @keep: its sequence stays. */
+/* Compute a prompt; @keep: leave its sequence open. */
 static void fill(struct kvmm *k, u32 number, bool keep)
 {
 	static u64 step;
@@ -73,7 +73,7 @@ static void fill(struct kvmm *k, u32 number, bool keep)
 		CP_MUST(!kvmm_seq_close(k, &seq, 1));
 }
 
-/* It is told to begin by a byte. */
+/* A client; it begins when it is sent a byte. */
 static void __noreturn client_main(u32 client, int up, int down)
 {
 	struct kvmm *k = cp_attach(node.socket);
@@ -168,7 +168,7 @@ static struct sockaddr_in address(u32 number)
 	};
 }
 
-/* One that nobody has now. */
+/* A port that is free now. */
 static u32 free_port(void)
 {
 	struct sockaddr_in sa = address(0);
@@ -230,8 +230,8 @@ static void sleep_until(u64 at)
 }
 
 /*
- * CPU time of the mm thread in a turn, in ns, and in @took how long that was:
- * a machine that is busy may not get through with a look in a second.
+ * CPU time of the mm thread in a turn, in ns.  @took is how long the turn was: a
+ * busy machine may need more than a second for a read.
  */
 static double turn(enum looks looks, double *took)
 {
@@ -285,7 +285,7 @@ static void measure(const char *load)
 		without[i] = ran[LOOK_NOT][i] / took[LOOK_NOT][i];
 	}
 	for (k = LOOK_METRICS; k < NR_LOOKS; k++) {
-		/* What a look took: there is one a second. */
+		/* Cost of a read: there is one a second. */
 		for (i = 0; i < ROUNDS; i++)
 			more[i] = (ran[k][i] - without[i] * took[k][i]) /
 				  (LOOKS * (double)NS_S);

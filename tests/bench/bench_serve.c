@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_serve.c - what a streamed token costs around the model
+ * bench_serve.c - cost of a streamed token around the model
  *
  * kvrt serve with kernels that compute nothing, a daemon, and 256 clients that
  * read streams, and ask again when one has ended: prompts of some ten tokens,
- * answers of 100 to 300.  What is counted is CPU time of everything that is
- * the project's, kvrt and kvmm with all their threads, and kvmm-hold and swapd
- * beside them; that of the clients is not.  Drawing a token from the row of
- * logits counts as ours: with the demo model that is 4096 of them, greedily.
+ * answers of 100 to 300.  The figure is the CPU time of all processes of the
+ * project: kvrt and kvmm with all their threads, kvmm-hold and swapd.  Clients
+ * are not counted.  Drawing a token from the row of logits is: with the demo
+ * model that is 4096 of them, greedily.
  *
- * The engine needs no time for a step here, so it would be far ahead of those
- * that write, and many tokens would share an event.  So it is made to wait for
- * them: all threads of kvrt run on one CPU, the engine's only when no other one
- * wants to (SCHED_IDLE).  Then each step is sent before the next is made, as
- * with a model that takes its time.  Tokens and events are told apart; the aim
- * is for whichever are fewer.
+ * The engine needs no time for a step here, so it would be far ahead of the
+ * threads that write, and many tokens would share an event.  So the engine is
+ * made to wait: all threads of kvrt run on one CPU, the engine's only when no
+ * other one wants to (SCHED_IDLE).  Then each step is sent before the next is
+ * made, as with a slower model.  Tokens and events are counted apart; the aim is
+ * for the fewer of the two.
  *
- * The peer is what no server on such sockets can beat by much: a process with
- * libevent that writes an event of the same size to as many connections, in
- * turn, and does nothing else.  Rounds of the two alternate.
+ * No server on such sockets can beat the peer by much: a process with libevent
+ * that writes an event of the same size to as many connections, in turn, and
+ * does no other work.  Rounds of the two alternate.
  *
- * After the rounds, where the time goes, if `perf` is there: by what the
- * functions are for.
+ * After the rounds `perf`, if it is there, shows where the time goes, by groups
+ * of functions.
  */
 #include <dirent.h>
 #include <sched.h>
@@ -46,7 +46,7 @@ static struct bench_kvrt server;
 
 /* ---- the server ---- */
 
-/* The engine makes a step when all of the one before is written. */
+/* Make the engine wait for a step until the one before is written. */
 static void kvrt_pace(void)
 {
 	const struct sched_param none = { 0 };
@@ -83,7 +83,7 @@ static void kvrt_pace(void)
 
 struct round {
 	double	tokens;		/* a CPU second */
-	double	events;		/* likewise */
+	double	events;		/* the same */
 	double	wall;		/* tokens a second of the clock */
 	double	daemon;		/* share of the CPU time */
 	double	bytes;		/* of an event */
@@ -118,7 +118,7 @@ static void serve_round(struct round *r)
 	r->wall = (double)tokens * 1e9 / (double)wall;
 	r->daemon = (double)(daemon - daemon_then) / (double)cpu;
 	r->bytes = (double)(b.bytes - a.bytes) / (double)(b.events - a.events);
-	usleep(200000);		/* until what was asked is cancelled */
+	usleep(200000);		/* until open requests are cancelled */
 }
 
 /* Events a CPU second. */

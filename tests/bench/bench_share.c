@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_share.c - what sharing costs inside the core
+ * bench_share.c - costs of sharing inside the core
  *
  * No daemon and no device: a core in this process, one client whose extents
  * are there, and requests as the shell hands them over.  Measured are
@@ -84,7 +84,7 @@ static const struct core_ops ops = {
 	.kill		= on_kill,
 };
 
-/* One request; returns the ticks that judging and executing it took. */
+/* Send a request.  Return: ticks of its check and its execution. */
 static u64 request(u16 op, u32 nr, u64 step, u32 len)
 {
 	struct kvmm_sqe sqe = { .op = op, .nr = nr, .step = step,
@@ -121,7 +121,7 @@ static bool settle_one(u32 extent)
 	return true;
 }
 
-/* Make what was asked for, acknowledge what was sent, until it is quiet. */
+/* Make extents and acknowledge them, until the core asks for no more. */
 static void settle(void)
 {
 	bool again = true;
@@ -203,7 +203,7 @@ static u64 seq_ready(u32 prompt, u32 more, u32 seed)
 	return seq;
 }
 
-/* One step in which each of @nr sequences goes on by @tokens. */
+/* Run a step in which each of @nr sequences goes on by @tokens. */
 static void compute(const u64 *seqs, u32 nr, u32 from, u32 tokens)
 {
 	struct kvmm_begin_arg *a = (struct kvmm_begin_arg *)b.args;
@@ -256,7 +256,7 @@ static void close_seqs(const u64 *seqs, u32 nr)
 
 #define CHILD_BYTES	(LONG_BLOCKS * (sizeof(u64) + sizeof(u32)))
 
-/* What the tables of the children are made of, copied with nothing else. */
+/* Copy as many bytes as the children's tables have. */
 static u64 copy_plain(char *from)
 {
 	const size_t bytes = CHILDREN * CHILD_BYTES;
@@ -322,7 +322,7 @@ static void long_table(void)
 
 /* ---- beams ---- */
 
-/* A random choice of survivors in each family. */
+/* Remap a random choice of survivors in each family. */
 static u64 remap_all(void)
 {
 	struct kvmm_remap_arg *a = (struct kvmm_remap_arg *)b.args;

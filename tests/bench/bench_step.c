@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_step.c - what a step needs more with the daemon than with a pool of its own
+ * bench_step.c - extra time of a step with the daemon, over an engine's own pool
  *
  * Batches of the demo model decode, with one compute thread: attached to a
  * daemon that has room for all, and with a pool in this process that does next
  * to nothing (own_pool.h).  The engine is the same code in the same process.
- * What is measured is the time of a step, and beside it CPU time, of this
- * process, and of the daemon where there is one: a clock that others on the
- * machine move less.  The two take turns, and who is first changes.
+ * Measured are the time of a step and the CPU time of this process and of the
+ * daemon, if there is one: other processes on the machine disturb CPU time less.
+ * The two take turns, and the order changes.
  *
  * Usage: bench_step [quick]
  */

@@ -3,11 +3,11 @@
  * bench_streams.c - how evenly very many streams flow
  *
  * kvrt serve with the demo model, all cores, and 1,000 clients that read
- * streams and ask again when one has ended, beside 10,000 connections that ask
- * nothing.  A step takes them all, so that what a client sees between two
- * events is what a step takes; what disturbs it are prompts of others that are
- * read meanwhile, and whoever else uses the machine.  The aim: of a hundred
- * gaps one at most is longer than three times the middle one.
+ * streams and ask again when one has ended, beside 10,000 idle connections.  A
+ * step takes all sequences, so the time between two events of a client is the
+ * time of a step.  Prompts of other clients and other processes of the machine
+ * disturb it.  The aim: of a hundred gaps one at most is longer than three times
+ * the middle one.
  */
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -29,7 +29,7 @@
 static struct bench_daemon hold;
 static struct bench_kvrt server;
 
-/* As many idle ones as descriptors allow. */
+/* Idle connections that the limit of descriptors allows. */
 static u32 idle_allowed(void)
 {
 	const rlim_t want = STREAMS + IDLE + SPARE_FDS;

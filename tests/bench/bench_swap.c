@@ -6,21 +6,20 @@
  * transfers of the same size, as many at once, at random places of a file of
  * the same size, with the same kind of memory, registered buffers and files;
  * for reads on the very file.  swapd does more: it sums every byte and checks
- * every header.  What a sum costs is measured in the same rounds, on memory
+ * every header.  The cost of a sum is measured in the same rounds, on memory
  * that is in no cache.
  *
  *	in, out		one kind alone, of 0.5 to 8 MiB: time and CPU
- *	mixed		a few reads beside a stream of writes: how long a read
- *			takes
+ *	mixed		a few reads beside a stream of writes: time of a read
  *
  * The figures are time and CPU a MiB, so that less is better; bandwidth is the
- * inverse.  CPU is that of swapd's threads and of fio's.  Aimed at are 95 % of
- * fio's bandwidth, and no more CPU than fio and the sums.  The ratio is the
- * median of those of the rounds.  Memory is on huge pages where enough of them
- * are free, in both or in neither.
+ * inverse.  CPU is that of swapd's threads and of fio's.  Aims are 95 % of fio's
+ * bandwidth, and no more CPU than fio and the sums.  The ratio is the median of
+ * the rounds' ratios.  Memory is on huge pages if enough of them are free, in
+ * both or in neither.
  *
- * A file on a virtual machine may live in the host's cache, and then these are
- * figures of that cache: the ratio is what counts (disk.h).
+ * A file on a virtual machine may live in the host's cache.  Then the figures
+ * are those of that cache: the ratio counts (disk.h).
  */
 #include <stdlib.h>
 #include <string.h>
@@ -47,7 +46,7 @@ struct pair {
 	struct bench_series theirs;
 };
 
-/* What is measured of one size and direction. */
+/* Measurements of one size and direction. */
 struct sizes {
 	struct pair time;
 	struct pair cpu;
@@ -72,7 +71,7 @@ static double median(const struct bench_series *s)
 	return bench_median(s->p50, s->rounds);
 }
 
-/* All rounds, but at least three when the machine is slow. */
+/* Run all rounds; on a slow machine fewer, but at least three. */
 static bool go_on(u32 round)
 {
 	return round < ROUNDS && (round < 3 || bench_now() < end_ns);
@@ -168,7 +167,7 @@ static void round_size(struct sizes *z, const struct load_mix *mix,
 
 static void run_size(bool write, u32 bs, const char *size)
 {
-	/* So many more than the kernel has that it has all it may. */
+	/* More requests than swapd can have in flight, so it is always full. */
 	const struct load_mix mix = {
 		.bs = bs, .reads = write ? 0 : 2 * LOAD_DEPTH,
 		.writes = write ? 2 * LOAD_DEPTH : 0,
@@ -260,7 +259,7 @@ static void run_mixed(void)
 	report_mixed(&read, &write);
 }
 
-/* ---- the fake kvmm, and who starts it ---- */
+/* ---- the fake kvmm, and its driver ---- */
 
 static int fake_main(void)
 {

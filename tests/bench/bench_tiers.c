@@ -4,20 +4,20 @@
  *
  *	huge	a real daemon, its host pool on huge pages
  *	4k	the same on ordinary pages
- *	naive	no daemon: calls that wait, 64 KiB at a time, a buffered file
- *	disk	fio alone, with transfers as large as a slot: what there is to
- *		be had
+ *	naive	no daemon: blocking calls, 64 KiB at a time, a buffered file
+ *	disk	fio alone, with transfers as large as a slot: the most that the
+ *		disk gives
  *
- * They take turns, with the same number of bytes.  A turn of a daemon is two
- * sequences out, PAGEOUT until the area has all of it, and both in again,
- * WILLNEED until READY; all of it is read from the area, and every word must
- * be what it was.  Out and in have two stages, which work beside each other:
- * the copier, between device and host pool, and the area.  For each the
- * figures are the time a block that it was busy, and the part of the whole that
- * it was; the slower one should never have to wait for the other.
+ * They take turns, with the same number of bytes.  In a turn of a daemon two
+ * sequences go out: PAGEOUT until the area has all blocks.  Then both come in:
+ * WILLNEED until READY.  All blocks are read from the area, and every word must
+ * be the same as before.  Out and in have two stages, which work beside each
+ * other: the copier, between device and host pool, and the area.  For each stage
+ * the figures are the time that it was busy, by block and as a part of the
+ * whole.  The slower stage should never have to wait for the other.
  *
- * Busy only says that there was always something to do; how much was done of
- * what could be, the disk alone says.
+ * A busy stage always had work; the disk alone shows how much of the possible
+ * work it did.
  *
  * The device pool of this backend is ordinary memory, so the copier is a core
  * that copies.  On a virtual machine a file may live in the host's cache
@@ -34,12 +34,12 @@
 #define ROUNDS		7
 #define LIMIT_NS	150000000000ull
 #define AIM_BUSY	90.0
-#define AIM_DISK	0.9	/* of what fio gets */
+#define AIM_DISK	0.9	/* of fio's rate */
 #define DISK_DEPTH	16u
 #define DISK_BS		((u32)TIERS_BLOCK + 4096)
 #define DISK_PAGES	(2 * DISK_DEPTH + 8ull)
 
-/* Way and figure of each round; those of naive have no stages. */
+/* Figures of one direction in each round; naive has no stages. */
 struct way {
 	struct bench_series	us;	/* a block */
 	struct bench_series	copier;	/* us a block, busy */
@@ -47,7 +47,7 @@ struct way {
 	struct bench_series	copier_busy;	/* percent */
 	struct bench_series	area_busy;
 	struct bench_series	slowest;
-	struct bench_series	deep;	/* transfers under way at once */
+	struct bench_series	deep;	/* transfers in flight at once */
 	struct bench_series	cpu;	/* s/GiB */
 };
 
@@ -188,7 +188,7 @@ static void round_all(u32 round, bool count)
 	}
 }
 
-/* ---- what came of it ---- */
+/* ---- figures ---- */
 
 static double median(const struct bench_series *s)
 {
@@ -244,7 +244,7 @@ static void report_beside(u32 dir, u32 peer)
 		      side_name[peer], f.peer_value / f.value);
 }
 
-/* Of what the disk gives somebody who does nothing else. */
+/* Report the part of the disk's rate, as fio has it alone, that a daemon reaches. */
 static void report_disk(u32 dir)
 {
 	const struct bench_series *ours = &way[HUGE][dir].us;
@@ -305,7 +305,7 @@ static void start(void)
 	has_fio = fio_is_there();
 	if (!has_fio)
 		return;
-	/* After the daemons, whose pools are transparent huge pages. */
+	/* Only now: the pools of the daemons are on transparent huge pages. */
 	huge_pages_take(DISK_PAGES);
 	fio = (struct fio_run){
 		.dir = node[HUGE].d.dir, .size = TIERS_BYTES,
@@ -325,7 +325,7 @@ int main(void)
 	u32 i;
 
 	start();
-	/* Before the first round counts every page was touched once. */
+	/* Touch every page once before the first round counts. */
 	round_all(0, false);
 	for (i = 0; i < ROUNDS && (i < 3 || bench_now() < end); i++)
 		round_all(i + 1, true);

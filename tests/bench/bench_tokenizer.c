@@ -7,10 +7,10 @@
  * Documentation/, and the mixture of tests/peers/texts.py.  The peer is a Python
  * process that answers on a pipe (tokenizers_speed.py): one call for the whole
  * batch, so that Python is a small part of it, on one thread.  Both measure
- * their own CPU time, so that what else the machine does counts little, and
- * they take turns.
+ * their own CPU time, so that other work of the machine counts little, and they
+ * take turns.
  *
- * Without the peer there is nothing to measure beside, and a note says so.
+ * Without the peer nothing is measured, and a note says so.
  */
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -33,7 +33,7 @@ static const char * const models[] = {
 
 static const char * const kinds[] = { "prose", "mixed" };
 
-/* The peer's process, and what it and this one work on. */
+/* The peer's process, and the texts of both. */
 static struct {
 	pid_t	pid;
 	FILE	*to;
@@ -67,7 +67,7 @@ static void __noreturn peer_main(const int in[2], const int out[2])
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	dup2(in[0], 0);
 	dup2(out[1], 1);
-	/* Else it would keep its own input open. */
+	/* The peer would keep its own input open otherwise. */
 	close(in[1]);
 	close(out[0]);
 	snprintf(python, sizeof(python), "%s/.venv/bin/python", b.folder);
@@ -111,7 +111,7 @@ static void peer_stop(void)
 	waitpid(b.pid, NULL, 0);
 }
 
-/* Say @word; the number that comes back. */
+/* Send @word.  Return: the number in the answer. */
 static double peer_ask(const char *word)
 {
 	char line[128];

@@ -6,24 +6,24 @@
  * lengths as in ShareGPT and Alpaca (lengths.c).  After each step all bytes of
  * the pool are parted into
  *
- *	live	hold the KV of a token of a sequence
+ *	live	the KV of a token of a sequence
  *	tails	ends of blocks that are not full yet
  *	spans	ends of spans, and extents too few for one more span
- *	held	promised to prompts that were admitted, or leaving
- *	cache	only the prefix index holds it: anybody's who asks
- *	free	likewise
+ *	held	reserved for prompts that were admitted, or leaving
+ *	cache	only the prefix index holds it: any sequence may have it
+ *	free	the same
  *
- * and two figures are made of it: live over what is held, that is over all but
- * free and cache, and live over all of the pool, which is what the
- * PagedAttention paper (arXiv 2309.06180) gives in figure 2.  Its peers,
- * contiguous reservation in three kinds, serve the same requests (orca.c).
+ * and two figures are made of it.  One is live over all that is held, that is
+ * all but free and cache.  The other is live over all of the pool, as in figure 2
+ * of the PagedAttention paper (arXiv 2309.06180).  The peers, contiguous
+ * reservation of three kinds, serve the same requests (orca.c).
  *
- * Then each request has several samples that share its prompt: the blocks that
- * sharing saves, as in figure 15 of the paper: with few requests, which fit
- * together, and with a full pool, where families lose their memory and come
- * back.  Then they are the beams of recorded searches (beams.h), with few
- * requests: beside the paper, and beside what those searches would save if all
- * were shared that can be, which knows nothing of the core.
+ * Then each request has several samples that share its prompt.  The figure is
+ * the blocks that sharing saves, as in figure 15 of the paper: with few requests,
+ * which fit together, and with a full pool, where families lose their memory and
+ * come back.  Last the samples are beams of recorded searches (beams.h), with few
+ * requests: beside the paper, and beside the savings of those searches under
+ * perfect sharing, computed without the core.
  *
  * Deterministic: no figure depends on the machine.
  */
@@ -40,7 +40,7 @@
 #define MEASURED	(120 * ND_SECOND)
 #define ORCA_STEPS	8000u
 #define ROOMY		8u	/* requests that fit together */
-#define AIM_BEST	0.9999	/* of what sharing can save */
+#define AIM_BEST	0.9999	/* of the savings of perfect sharing */
 #define AIM_HELD	97.0
 #define PAPER_POOL	96.3
 
@@ -49,7 +49,7 @@ static const struct model {
 	u32 layers, heads, head_bytes;
 	u64 pool, extent;
 } models[] = {
-	/* The paper's: 800 KiB a token, 12 GiB for KV. */
+	/* As in the paper: 800 KiB a token, 12 GiB for KV. */
 	{ "opt13b",	 40, 40, 256, 12ull << 30, 64ull << 20 },
 	{ "opt13b-256m", 40, 40, 256, 12ull << 30, 256ull << 20 },
 	{ "llama8b",	 32, 8, 256, 4ull << 30, 64ull << 20 },
@@ -74,7 +74,7 @@ struct use {
 	} *spans;
 };
 
-/* Tokens and sequences; blocks as sequences count them. */
+/* Live tokens; adds sequences, and the blocks that they count. */
 static u64 tokens_live(const struct core *c, struct use *u)
 {
 	const struct kv_domain *d = &c->domains[0];
@@ -92,7 +92,7 @@ static u64 tokens_live(const struct core *c, struct use *u)
 	return tokens;
 }
 
-/* Which steps of which requests are measured. */
+/* Note which steps of which requests are measured. */
 static void note_steps(const struct nd_engine *e, struct use *u)
 {
 	u32 i;
@@ -254,7 +254,7 @@ static void waste(const struct model *m, enum nd_lengths lengths)
 /* ---- sharing ---- */
 
 static const double paper_saved[ND_NR_LENGTHS][3] = {
-	[ND_SHAREGPT]	= { 16.2, 0, 30.5 },	/* n=4 is not in its text */
+	[ND_SHAREGPT]	= { 16.2, 0, 30.5 },	/* the paper's text has no n=4 */
 	[ND_ALPACA]	= { 6.09, 8.53, 9.79 },
 };
 
@@ -296,7 +296,7 @@ static void sharing(const struct model *m, enum nd_lengths lengths, bool full)
 /* ---- beams ---- */
 
 static const double paper_beams[ND_NR_LENGTHS][3] = {
-	[ND_SHAREGPT]	= { 44.3, 0, 66.3 },	/* the ends are in its text */
+	[ND_SHAREGPT]	= { 44.3, 0, 66.3 },	/* the paper's text has the ends */
 	[ND_ALPACA]	= { 37.6, 0, 55.2 },
 };
 
@@ -319,7 +319,7 @@ static void searches_read(struct beams *b)
 		bench_die("%s:%u: %s", path, line, strerror(-err));
 }
 
-/* Those searches that are @width wide and fit @lengths.  Return: how many. */
+/* Choose the searches that are @width wide and fit @lengths.  Return: how many. */
 static u32 searches_choose(const struct beams *b, enum nd_lengths lengths,
 			   u32 width, struct beam_search *chosen)
 {
@@ -349,7 +349,7 @@ static double ancestor_mean(const struct beam_search *s, u32 nr,
 	return sum / nr;
 }
 
-/* What the same steps save where all is shared that can be. */
+/* Savings of the same steps under perfect sharing. */
 static double saved_at_best(const struct nd_engine_cfg *cfg,
 			    const struct use *u)
 {

@@ -2,27 +2,26 @@
 /*
  * bench_why.c - two models on one machine: one pool, or a fixed half each
  *
- * Two kvrt serve, of a model each, and people who chat with them.  In one arm
- * both have the memory of one kvmm; in the other each has a kvmm of its own
- * with half of it.  That stands for two runtimes that have a pool each: the
- * same engine, blocks, prefix cache and eviction, so that nothing differs but
- * who may have the memory.  (One kvmm with memory.max of a half for each would
- * be the same, but for a daemon less; two are what one would have.)
+ * Two kvrt serve, each with its model, and clients that chat with them.  In one
+ * arm both use the memory of one kvmm; in the other each has its own kvmm with
+ * half of it.  That stands for two runtimes that have a pool each: engine,
+ * blocks, prefix cache and eviction are the same, so the arms differ only in how
+ * memory is shared.  (One kvmm with memory.max of a half for each would do the
+ * same with one daemon less; in practice there would be two.)
  *
- * The load alternates: the first model is asked while nobody asks the other,
- * then the other one, then both.  A chat goes on through all of that, as chats
- * do, so what was lost while others were busy is paid for here.  The chats of
- * a model need about three quarters of the pool: half of it is too small, all
- * of it is enough; those of both together are too much for either arm.
+ * The load alternates: the first model is busy and the other idle, then the
+ * other way round, then both are busy.  A chat goes on through all of that, as
+ * chats do, so blocks that it lost while others were busy cost time here.  The
+ * chats of a model need about three quarters of the pool: half of it is too
+ * small, all of it is enough; those of both together are too much for either arm.
  *
- * All of it is up at the same time, and the arms take turns load by load, who
- * is first changes; a round is one of each load for each arm.  A figure is the
- * median over the rounds, and so is the ratio, of the ratios of the rounds.
+ * Both arms are up at the same time, and take turns load by load; the order
+ * changes.  A round is one of each load for each arm.  A figure is the median
+ * over the rounds, and the ratio is the median of the ratios of the rounds.
  * Servers have one compute thread each.
  *
- * Then what it costs: the CPU time of the daemon and what belongs to it when
- * nobody asks, and what a step of an engine needs more than with a pool of its
- * own (bench_step.c).
+ * The last figures are the costs: the CPU time of an idle daemon and its helpers,
+ * and the extra time of an engine's step over its own pool (bench_step.c).
  *
  * Usage: bench_why [quick]
  *
@@ -37,11 +36,11 @@
 
 #define POOL		(40ull << 20)
 #define SYSTEM		64u		/* tokens that all chats begin with */
-#define MOST		1000u		/* of a chat */
+#define MOST		1000u		/* tokens of a chat */
 #define AT_ONCE		4u
 #define SETTLE_US	200000		/* from ready to idle */
 #define ROUNDS_MAX	BENCH_ROUNDS_MAX
-/* Connections wait, from load to load. */
+/* Connections stay open from load to load. */
 #define PATIENT		"--head-timeout", "86400", "--idle-timeout", "86400"
 
 static struct why_model models[WHY_MODELS] = {
@@ -64,12 +63,12 @@ static struct why_arm arms[] = {
 
 enum { SHARED, SPLIT, NR_ARMS };
 
-/* What is there when nobody asks. */
+/* The idle node whose costs are measured. */
 static struct why_arm resting = {
 	.name = "kvmm at rest", .pool = POOL, .model = models, .whole = true,
 };
 
-/* ---- how long ---- */
+/* ---- length of a run ---- */
 
 static const struct extent {
 	u32	warm;		/* rounds that do not count */
@@ -107,7 +106,7 @@ static double ttft(struct why_sum *s, double percent)
 	return s->ttft[min((u32)(s->nr_ttft * percent / 100), s->nr_ttft - 1)];
 }
 
-/* Name, what it is, unit, of a sum @s; in the table for: each load, or all. */
+/* Name, text, unit, value of a sum @s; in the table for: each load, or all. */
 #define FIGURES(x)							\
 	x(tokens, "tokens a second", "tokens/s", s->tokens / s->wall, EACH) \
 	x(requests, "requests a second", "1/s", s->requests / s->wall, TOTAL) \
@@ -172,11 +171,11 @@ static void round_run(const struct extent *x, u32 n, bool counts)
 	}
 }
 
-/* ---- what it comes to ---- */
+/* ---- results ---- */
 
 struct result {
 	double	value[NR_ARMS];
-	double	ratio, low, high;	/* NaN: the peer has none */
+	double	ratio, low, high;	/* NaN: the peer has no figure */
 };
 
 static void result_of(u32 load, u32 fig, u32 rounds, struct result *r)
@@ -242,7 +241,7 @@ static void results(u32 rounds)
 	}
 }
 
-/* ---- what it costs ---- */
+/* ---- costs ---- */
 
 static void idle_cost(const struct extent *x)
 {
@@ -281,7 +280,7 @@ static void link_to(const char *dir, const char *from, const char *name)
 		bench_die("%s: %s", new, strerror(errno));
 }
 
-/* The demo model, and one of another shape: weights are made up. */
+/* The demo model, and one of another shape with made-up weights. */
 static void make_models(const char *tmp)
 {
 	static const char config[] = "{\"architectures\": [\"LlamaForCausalLM\"], \"model_type\": \"llama\", \"vocab_size\": 4096, \"hidden_size\": 256, \"intermediate_size\": 512, \"num_hidden_layers\": 6, \"num_attention_heads\": 4, \"num_key_value_heads\": 2, \"head_dim\": 64, \"max_position_embeddings\": 1024, \"rms_norm_eps\": 1e-05, \"rope_theta\": 10000.0, \"hidden_act\": \"silu\", \"tie_word_embeddings\": true, \"bos_token_id\": 0, \"eos_token_id\": 0, \"torch_dtype\": \"bfloat16\"}";

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * chats.c - people who chat with a server, a few at a time
+ * chats.c - clients that chat with a server, a few at a time
  *
- * A chat is the list of its tokens: what all begin with, then questions, which
- * are made up, and the answers as they came.  Each turn asks with all of it, as
- * chats do, so what the server still has of the turns before need not be
- * computed again.  Which chat is next is drawn: no order that a cache likes or
- * dislikes.
+ * A chat is the list of its tokens: a beginning that all have in common, then
+ * made-up questions and the answers of the server.  Each turn asks with all of
+ * the list, as chats do, so the server can use cached blocks of the turns
+ * before.  The next chat is drawn: no order that a cache likes or dislikes.
  *
- * One thread and poll().  What clients cost is not of interest, but they run on
- * the machine that is measured: tokens are looked for in the text of the events
- * when an answer is whole, and nothing is parsed before.
+ * One thread and poll().  The cost of clients is not measured, but they run on
+ * the machine that is: tokens are looked for in the text of the events when an
+ * answer is whole, and nothing is parsed before.
  */
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -24,7 +23,7 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/chats.h"
 
-#define QUESTION_MIN	24u		/* tokens; twice as many more at most */
+#define QUESTION_MIN	24u		/* tokens; at most three times as many */
 #define ANSWER_MIN	16u
 #define SLOTS_MAX	32u
 #define ANSWER_BYTES	(1u << 18)
@@ -77,7 +76,7 @@ static void add_words(struct chats *c, struct chat *ch, u32 nr)
 		ch->ids[ch->nr++] = FIRST_ID + draw(c, c->cfg.vocab - FIRST_ID);
 }
 
-/* A new one: it begins as all do.  @nr tokens were said before we looked. */
+/* Begin a chat as all begin; @nr tokens were said before the benchmark. */
 static void chat_begin(struct chats *c, struct chat *ch, u32 nr)
 {
 	u32 i;
@@ -261,7 +260,7 @@ static void slot_read(struct chats *c, struct slot *s)
 
 /* ---- a run ---- */
 
-/* Turns begin while there are some; what is on its way goes to @p. */
+/* Begin turns while some are left; connections that wait for data go to @p. */
 static u32 slots_prepare(struct chats *c, struct pollfd *p)
 {
 	u32 i, nr = 0;

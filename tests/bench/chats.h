@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * chats.h - people who chat with a server, a few at a time
+ * chats.h - clients that chat with a server, a few at a time
  */
 #ifndef TESTS_BENCH_CHATS_H
 #define TESTS_BENCH_CHATS_H
@@ -8,10 +8,10 @@
 #include "tests/bench/bench.h"
 
 /**
- * struct chats_cfg - who chats
+ * struct chats_cfg - the chats of one server
  * @port:    of the server, on 127.0.0.1
  * @chats:   conversations that are open
- * @at_once: of these, who wait for an answer; less than @chats
+ * @at_once: chats that wait for an answer; less than @chats
  * @system:  tokens that all of them begin with
  * @most:    a chat that would become longer ends, and a new one begins
  * @vocab:   ids of tokens are below it
@@ -28,12 +28,12 @@ struct chats_cfg {
 };
 
 /**
- * struct chats_take - what a run of them came to
+ * struct chats_take - figures of a run
  * @requests: answered
- * @begun:    of which the first token came
+ * @begun:    requests of which the first token came
  * @tokens:   of the answers
- * @prompt:   tokens that were asked with
- * @fresh:    of these, tokens that this chat had not computed before
+ * @prompt:   tokens of the prompts
+ * @fresh:    prompt tokens that this chat had not computed before
  * @ttft:     milliseconds to the first token, of each request
  */
 struct chats_take {
@@ -52,14 +52,13 @@ void chats_close(struct chats *c);
 
 /**
  * chats_run() - let all of @list ask @requests times each, and wait for the ends
- * @nr:   of them, 1 or 2
- * @take: gets what each came to
+ * @nr:   entries of @list, 1 or 2
+ * @take: gets the figures of each
  * @tick: called every @tick_ms
  *
  * A turn is a question, put behind all that was said before in its chat, and an
- * answer of a length that was drawn.  Who has an answer waits for its turn,
- * which is drawn among all that wait.  Ends the benchmark when an answer is no
- * good.
+ * answer of a length that was drawn.  A chat that has its answer waits until it
+ * is drawn again.  A bad answer ends the benchmark.
  */
 void chats_run(struct chats *const *list, u32 nr, u32 requests,
 	       struct chats_take *take, u32 tick_ms, void (*tick)(void *arg),

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * disk.c - what kind of disk a benchmark ran on
+ * disk.c - the kind of disk that a benchmark ran on
  *
- * A rate of writes says little where they end in somebody's memory.  A virtual
- * machine cannot look into its host, but it can be told: the driver says that
- * the disk is virtual, and one that has a write on stable storage within some
- * tens of microseconds has not written it, or has memory for that.
+ * A rate of writes says little if they end in memory.  A virtual machine cannot
+ * look into its host, but two signs are visible.  The driver tells that the disk
+ * is virtual.  A disk that reports a write on stable storage within some tens of
+ * microseconds has not written it, or has memory for that.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -19,7 +19,7 @@
 
 #define WRITES		200
 #define WRITE_BYTES	(64u << 10)
-#define CACHE_US	200.0	/* sooner than that no flash has it */
+#define CACHE_US	200.0	/* no flash is faster */
 
 static void read_word(const char *dir, const char *file, char *word,
 		      size_t len)
@@ -37,7 +37,7 @@ static void read_word(const char *dir, const char *file, char *word,
 	fclose(f);
 }
 
-/* Last part of what a link says. */
+/* Last part of the target of a link. */
 static void read_name(const char *path, char *name, size_t len)
 {
 	char target[512];
@@ -49,7 +49,7 @@ static void read_name(const char *path, char *name, size_t len)
 	snprintf(name, len, "%s", last ? last + 1 : "?");
 }
 
-/* p50 of a write and its fdatasync, us; 0 where O_DIRECT is not to be had. */
+/* p50 of a write and its fdatasync, us; 0 if O_DIRECT is not available. */
 static double stable_write_us(const char *dir)
 {
 	struct bench_series s = { .name = "fdatasync" };
@@ -71,7 +71,7 @@ static double stable_write_us(const char *dir)
 		if (pwrite(fd, buf, WRITE_BYTES, (off_t)i % 16 *
 			   WRITE_BYTES) != WRITE_BYTES || fdatasync(fd))
 			bench_die("%s: %s", path, strerror(errno));
-		/* What makes the file longer is another kind of write. */
+		/* Writes that make the file longer do not count. */
 		if (i >= 16)
 			bench_add(&lat, bench_ticks() - start);
 	}
@@ -93,7 +93,7 @@ void disk_tell(const char *dir)
 	snprintf(sys, sizeof(sys), "/sys/dev/block/%u:%u",
 		 major(st.st_dev), minor(st.st_dev));
 	read_name(sys, name, sizeof(name));
-	/* Of a partition its disk says that. */
+	/* A partition has the attributes of its disk. */
 	snprintf(path, sizeof(path), "%s/partition", sys);
 	if (!access(path, F_OK))
 		strcat(sys, "/..");

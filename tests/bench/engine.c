@@ -2,17 +2,17 @@
 /*
  * engine.c - continuous batching on a simulated node
  *
- * What comes is queued; from the queue @admit requests are in the core at
- * once, opened and matched at the moment in which there is a place.  A step
- * takes every sequence that has memory: a token of each answer, and prompts as
- * far as the chunk goes.  A sequence that lost its memory is matched again
- * with all the tokens it had; those are computed again, as prefill.
+ * Requests that come are queued.  Of the queue @admit requests are in the core
+ * at once; the next one is opened and matched as soon as there is a place.  A
+ * step takes every sequence that has memory: a token of each answer, and prompts
+ * as far as the chunk goes.  A preempted sequence is matched again with all its
+ * tokens; they are computed again, as prefill.
  *
- * Requests have nothing in common: no token of one is found by another.
+ * Requests have nothing in common: no request finds a token of another.
  *
  * With beams, the samples of a request become each other after each step, as a
- * recorded search says; who was granted it waits for those that were not.  What
- * a beam's tokens were is not kept, so beams that lose their memory end the
+ * recorded search says; samples that were granted the step wait for the others.
+ * The tokens of beams are not kept, so a beam that loses its memory ends the
  * benchmark.
  */
 #include "kvmm/core/node/node.h"
@@ -68,7 +68,7 @@ static void match(struct nd_node *n, u32 engine, struct nd_seq *s, u32 nr)
 	s->state = KVMM_SEQ_WAITING;
 }
 
-/* Has the domain been promised what @s and all before it will hold? */
+/* Does memory.min cover all running and waiting sequences, with @s? */
 static bool is_within_min(const struct nd_node *n, const struct nd_engine *e,
 			  const struct nd_seq *s)
 {
@@ -110,7 +110,7 @@ static void open_next(struct nd_node *n, u32 engine)
 	nd_settle(n);
 }
 
-/* Take in what came until now; false: nothing did. */
+/* Take in the requests that came until now.  Return: whether there were any. */
 bool nd_engine_arrive(struct nd_node *n, u32 engine)
 {
 	struct nd_engine *e = n->e[engine];
@@ -148,7 +148,7 @@ static void note_ready(struct nd_node *n, struct nd_engine *e,
 	}
 }
 
-/* What became of the engine's sequences since it looked last? */
+/* Read the status records of the engine's sequences. */
 void nd_engine_look(struct nd_node *n, u32 engine)
 {
 	struct nd_engine *e = n->e[engine];
@@ -182,7 +182,7 @@ void nd_engine_look(struct nd_node *n, u32 engine)
 
 /* ---- steps ---- */
 
-/* What the step may compute of @s; @chunk tokens of prefill are left. */
+/* Tokens of @s to compute in a step; @chunk tokens of prefill are left. */
 static u32 step_tokens(const struct nd_seq *s, u32 chunk)
 {
 	u32 known = max(s->most, s->prompt);
@@ -242,7 +242,7 @@ void nd_engine_begin(struct nd_node *n, u32 engine)
 		e->st.longest_step = max(e->st.longest_step, ns);
 		return;
 	}
-	/* Nothing was granted: the step is over, and asked for again. */
+	/* No sequence was granted: end the step, and ask again later. */
 	nd_submit(n, engine, KVMM_OP_STEP_END, 0, 0);
 	e->refused = n->now;
 }
@@ -261,7 +261,7 @@ static void finish(struct nd_node *n, u32 engine, struct nd_seq *s)
 	s->handle = 0;
 }
 
-/* The prompt is computed: the other samples share it. */
+/* The prompt is computed: fork the other samples, which share it. */
 static void fork_samples(struct nd_node *n, u32 engine, struct nd_seq *s)
 {
 	struct kvmm_fork_arg *a = (struct kvmm_fork_arg *)n->args;
@@ -280,7 +280,7 @@ static void fork_samples(struct nd_node *n, u32 engine, struct nd_seq *s)
 		struct nd_seq *kid;
 
 		if (res[i].status == -ESTALE)
-			return;		/* a victim just now: when it is back */
+			return;		/* preempted just now: fork when it is back */
 		if (res[i].status)
 			bench_die("no fork: %s", strerror(-res[i].status));
 		kid = new_seq(e, handle);
@@ -291,7 +291,7 @@ static void fork_samples(struct nd_node *n, u32 engine, struct nd_seq *s)
 	}
 }
 
-/* All of the request of @s, by number; false: one has still to take the step. */
+/* All samples of the request of @s, by number; false: one has not taken the step. */
 static bool members_find(struct nd_engine *e, const struct nd_seq *s,
 			 struct nd_seq **members)
 {
@@ -312,7 +312,7 @@ static bool members_find(struct nd_engine *e, const struct nd_seq *s,
 	return true;
 }
 
-/* Beams of a request become each other, as its search says of step @step. */
+/* Beams of a request become each other, as step @step of its search says. */
 static void beams_remap(struct nd_node *n, u32 engine, struct nd_seq **members,
 			u32 step)
 {
@@ -336,7 +336,7 @@ static void beams_remap(struct nd_node *n, u32 engine, struct nd_seq **members,
 			bench_die("no beam step: %s", strerror(-res[i].status));
 }
 
-/* @s took a step: when all beams of its request did, it is over. */
+/* @s took a step: if all beams of its request did, it is over. */
 static void beams_end(struct nd_node *n, u32 engine, struct nd_seq *s)
 {
 	struct nd_engine *e = n->e[engine];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * engine.h - what node.c and engine.c know of each other
+ * engine.h - functions that node.c and engine.c share
  */
 #ifndef TESTS_BENCH_ENGINE_H
 #define TESTS_BENCH_ENGINE_H
@@ -10,7 +10,7 @@
 #define ND_NOBODY	0xffffffffu
 #define ND_ARG_BYTES	(1u << 20)
 
-/* node.c: @nr entries of @len bytes are in n->args; dies when refused. */
+/* node.c: send @nr entries, of @len bytes, in n->args; a refusal ends the benchmark. */
 void nd_submit(struct nd_node *n, u32 engine, u16 op, u32 nr, u32 len);
 void nd_settle(struct nd_node *n);
 

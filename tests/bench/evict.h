@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * evict.h - traces of prompts over a tree of blocks, and who caches them
+ * evict.h - traces of prompts over a tree of blocks, and caches that run them
  *
  * A trace is a tree of blocks and a list of requests.  A request names the
  * block at the end of its prompt and the one at the end of its answer; the
@@ -20,12 +20,12 @@
 struct ev_req {
 	u32	prompt;		/* last block of the prompt */
 	u32	end;		/* last block of the answer */
-	bool	high;		/* of a chat that matters more than others */
+	bool	high;		/* of a chat of high priority */
 };
 
 struct ev_trace {
 	u32		*parent;
-	u32		*depth;		/* blocks of the path to it */
+	u32		*depth;		/* blocks of the path to the block */
 	u32		nr_blocks;
 	u32		max_blocks;
 	struct ev_req	*reqs;
@@ -35,7 +35,7 @@ struct ev_trace {
 };
 
 /**
- * struct ev_shape - what a trace is made with
+ * struct ev_shape - parameters of a trace
  * @exponent: of Zipf's law
  * @scans:    percent of requests that come once
  * @drift:    percent of requests that move a prompt to another rank
@@ -51,7 +51,7 @@ void ev_trace_chats(struct ev_trace *t, const struct ev_shape *shape, u64 seed);
 void ev_trace_zipf(struct ev_trace *t, const struct ev_shape *shape, u64 seed);
 void ev_trace_free(struct ev_trace *t);
 
-/* The blocks of the path to @end, the root's first; returns how many. */
+/* The blocks of the path to @end, from the root on.  Return: how many. */
 u32 ev_path(const struct ev_trace *t, u32 end, u32 *path);
 
 /* Blocks that are used twice or oftener. */
@@ -64,10 +64,10 @@ u64 ev_findable(const struct ev_trace *t);
 u64 ev_findable_high(const struct ev_trace *t);
 
 /*
- * Each runs a trace with a cache of @cap blocks and returns how many blocks of
- * prompts it found.
+ * Each function runs a trace with a cache of @cap blocks.  Return: blocks of
+ * prompts that it found.
  *
- * evict_peers.c: they give up leaves first.
+ * evict_peers.c: these caches evict leaves first.
  */
 u64 ev_run_lru(const struct ev_trace *t, u32 cap);
 u64 ev_run_lfu(const struct ev_trace *t, u32 cap);
@@ -77,7 +77,7 @@ u64 ev_run_belady(const struct ev_trace *t, u32 cap);
 /* evict_core.c: kvmm's core with a pool of @cap blocks. */
 u64 ev_run_core(const struct ev_trace *t, u32 cap);
 
-/* The same, high chats being of priority @high; what those find is apart. */
+/* The same with high chats of priority @high; their hits are counted apart. */
 void ev_run_core_high(const struct ev_trace *t, u32 cap, u32 high, u64 *found,
 		      u64 *found_high);
 

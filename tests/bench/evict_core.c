@@ -3,10 +3,10 @@
  * evict_core.c - kvmm's core as the cache of a trace
  *
  * The smallest shell: one client, one sequence at a time, through open, match,
- * step and close.  What the core answers as cached is what it found.  A prompt
- * has one token more than its blocks, for the last token is never taken from
- * the cache; that needs a block of its own, so the pool has a few more than
- * the peers' caches.
+ * step and close.  Hits are the blocks that the core reports as cached.  A
+ * prompt has one token more than its blocks, since the last token is never taken
+ * from the cache.  That token needs a block, so the pool has a few more than the
+ * peers' caches.
  */
 #include "kvmm/core/core.h"
 #include "tests/bench/bench.h"
@@ -70,7 +70,7 @@ static const struct core_ops shell_ops = {
 	.kill		= op_kill,
 };
 
-/* One request of one entry; dies when it is refused as a whole. */
+/* Send a request of one entry; a refusal of the request ends the benchmark. */
 static void submit(struct shell *s, u16 op, u64 step, u32 len)
 {
 	struct kvmm_sqe sqe = { .op = op, .nr = 1, .step = step,
@@ -81,10 +81,10 @@ static void submit(struct shell *s, u16 op, u64 step, u32 len)
 	if (core_req_check(s->core, 0, &sqe, s->args, len, &req) ||
 	    core_req_execute(s->core, s->now, 0, &req, s->results))
 		bench_die("the core refuses request %u", op);
-	core_tick(s->core, s->now);	/* the reclaimer gets every chance */
+	core_tick(s->core, s->now);	/* let the reclaimer run as often as possible */
 }
 
-/* Memory is there as soon as it is asked for. */
+/* Make and acknowledge the extents that the core asked for. */
 static void settle(struct shell *s)
 {
 	struct kvmm_ack_arg *a = (struct kvmm_ack_arg *)s->args;
@@ -106,7 +106,7 @@ static void settle(struct shell *s)
 
 /* ---- a request ---- */
 
-/* What token @i of a block is: blocks differ in all of theirs. */
+/* Token @i of a block: no two blocks have a token in common. */
 static u32 token_of(u32 block, u32 i)
 {
 	return block * EV_TOKENS + i;
@@ -119,7 +119,7 @@ static void tokens_of(const u32 *path, u32 nr, u32 *ids)
 	for (i = 0; i < nr; i++)
 		for (n = 0; n < EV_TOKENS; n++)
 			*ids++ = token_of(path[i], n);
-	*ids = EV_NONE;		/* when the answer has no block */
+	*ids = EV_NONE;		/* the extra token, if the answer has no block */
 }
 
 static u64 open_seq(struct shell *s, u32 prompt, u32 more, u32 flags,

@@ -2,13 +2,13 @@
 /*
  * evict_peers.c - LRU, LFU, ARC and Belady's optimum over a tree of blocks
  *
- * All give up leaves first and never what the request at hand needs.  LRU, LFU
- * and the optimum differ in what they call the least of the leaves: used
- * longest ago; used least often while held, then longest ago; used again
- * last, by whatever request passes it (a parent is always used again before
- * its kids, so leaves come first by themselves).  They keep the leaves on a
- * heap.  ARC is after Megiddo and Modha, with lists: of blocks seen once and
- * more often, and of the names that went from either.
+ * All caches evict leaves first and never a block of the present request.  LRU,
+ * LFU and the optimum keep the leaves on a heap, and evict the one with the least
+ * key.  For LRU it was used longest ago.  For LFU it was used least often while
+ * held, then longest ago.  For the optimum its next use, by any request that
+ * passes it, is the latest (a parent is always used again before its kids, so
+ * leaves have the least key anyway).  ARC is after Megiddo and Modha, with lists:
+ * of blocks seen once and more often, and of the names evicted from either.
  */
 #include "tests/bench/bench.h"
 #include "tests/bench/evict.h"
@@ -23,9 +23,9 @@ struct tree {
 	u32	nr;
 	u32	now;
 	bool	*held;
-	u32	*kids;		/* held ones */
+	u32	*kids;		/* held kids */
 	u32	*busy;		/* number of the last request that passed it */
-	u64	*key;		/* the least goes first */
+	u64	*key;		/* the least is evicted first */
 	u32	*place;		/* on the heap, from 1; 0: not there */
 	u32	*heap;
 	u32	nr_heap;
@@ -129,8 +129,8 @@ static void tree_hold(struct tree *c, u32 b)
 }
 
 /*
- * Run a trace.  @key: what a block is worth after its use by request @req,
- * whether it was held before.
+ * Run a trace.  @key: key of a block after its use by request @req; @held: the
+ * cache had it before.
  */
 static u64 tree_run(struct tree *c, u64 (*key)(struct tree *c,
 				 u32 block, u32 req, bool held))
@@ -262,7 +262,7 @@ struct arc {
 	u32	*kids;
 	u32	*prev;
 	u32	*next;
-	u32	head[ARC_NR];	/* longest ago */
+	u32	head[ARC_NR];	/* used longest ago */
 	u32	tail[ARC_NR];
 	u32	nr[ARC_NR];
 };
@@ -309,7 +309,7 @@ static void arc_hold(struct arc *a, u32 b, enum arc_where to)
 	arc_move(a, b, to);
 }
 
-/* The leaf of a list that was used longest ago, EV_NONE: none may go. */
+/* The leaf of a list that was used longest ago, EV_NONE: none may be evicted. */
 static u32 arc_leaf(const struct arc *a, enum arc_where list)
 {
 	u32 b = a->head[list];
@@ -374,7 +374,7 @@ static u64 arc_run(struct arc *a)
 		n = ev_path(t, t->reqs[req].end, path);
 		for (i = 0; i < n; i++)
 			a->busy[path[i]] = a->now;
-		/* The root last: it is what was used last. */
+		/* The root last, so that it counts as used last. */
 		while (n--)
 			arc_use(a, path[n]);
 	}

@@ -5,13 +5,13 @@
  *	chats		Conversations over a few system prompts of very unequal
  *			popularity.  Each turn comes some time after the one
  *			before and repeats all of it; most conversations are
- *			short, and nobody says which turn is the last.
+ *			short, and no request tells which turn is the last.
  *	chats + scans	The same with long prompts among them that come once:
  *			a document, a repository; half of them under a system
  *			prompt.  They bring in most of the blocks.
  *	zipf + drift	Prompts out of many, by Zipf's law, half of them in
  *			groups with a common beginning, each with a question of
- *			its own.  What is popular changes all the time.
+ *			its own.  The ranks change all the time.
  *
  * Numbers come from splitmix64 only, so a seed is a trace on every machine.
  */
@@ -24,7 +24,7 @@
 #define SYSTEMS		24u
 #define CHATS		400u		/* going on at once */
 #define CHAT_REQS	8000u
-#define HIGH_CHATS	20u		/* percent that matter more */
+#define HIGH_CHATS	20u		/* percent of high priority */
 #define ZIPF_PROMPTS	2000u
 #define ZIPF_GROUPS	40u
 #define ZIPF_REQS	12000u
@@ -48,7 +48,7 @@ static u32 rng_in(struct ev_rng *r, u32 lo, u32 hi)
 	return lo + (u32)(rng_u64(r) % (hi - lo + 1));
 }
 
-/* From 0 to 1, never either. */
+/* From 0 to 1, both excluded. */
 static double rng_unit(struct ev_rng *r)
 {
 	return ((double)(rng_u64(r) >> 11) + 0.5) / 9007199254740992.0;
@@ -80,7 +80,7 @@ void ev_trace_free(struct ev_trace *t)
 	free(t->depth);
 }
 
-/* @nr new blocks, one after the other, after @at; returns the last. */
+/* Add a path of @nr new blocks after @at.  Return: the last one. */
 static u32 trace_grow(struct ev_trace *t, u32 at, u32 nr)
 {
 	while (nr--) {
@@ -193,13 +193,13 @@ static u32 zipf_draw(const struct zipf *z, struct ev_rng *r)
 
 struct chat {
 	double	next;		/* time of its next turn */
-	u32	at;		/* last block of what was said */
+	u32	at;		/* last block of the conversation */
 	bool	high;
 };
 
 struct chats {
 	struct ev_rng	r;
-	struct ev_rng	highs;	/* its own, so that the rest stays the same */
+	struct ev_rng	highs;	/* a second generator, so that other traces do not change */
 	struct zipf	z;
 	u32		system[SYSTEMS];
 	struct chat	chat[CHATS];
@@ -231,7 +231,7 @@ static void chat_turn(struct ev_trace *t, struct chats *c)
 	chat->at = trace_grow(t, prompt, rng_in(&c->r, 4, 24));
 	trace_ask(t, prompt, chat->at, chat->high);
 	chat->next = now + chat_pause(c);
-	/* Another begins where this one ends. */
+	/* A chat that ends is followed by a new one. */
 	if (rng_percent(&c->r, 20) || t->depth[chat->at] > 1000)
 		chat_begin(c, chat, now);
 }

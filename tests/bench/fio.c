@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fio.c - running fio and reading what it measured
+ * fio.c - running fio and reading its results
  *
- * fio is asked for JSON; a run that fails, or of which a figure is missing,
- * ends the benchmark.
+ * fio prints JSON; a run that fails, or that lacks a figure, ends the benchmark.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -63,7 +62,7 @@ static void read_job(const json_t *root, u32 i, bool write,
 		bench_die("what fio printed has no percentiles");
 }
 
-/* Huge pages that all jobs take, and one more each. */
+/* Huge pages of all jobs, and a few more for each. */
 static u64 pages_wanted(const struct fio_job *job, u32 nr)
 {
 	u64 pages = 0;
@@ -75,8 +74,8 @@ static u64 pages_wanted(const struct fio_job *job, u32 nr)
 }
 
 /*
- * The kernel lets go of the memory of the last one some time after its end,
- * and somebody may change the number of huge pages: so it is tried again.
+ * Repeat a command that fails: the kernel frees the memory of the last run some
+ * time after its end, and other programs may change the number of huge pages.
  */
 static void run_command(const char *cmd, const char *log, u64 pages)
 {

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * fio.h - fio as the peer: what a disk gives a program that does nothing else
+ * fio.h - fio as the peer: the rate of a disk for a program that only transfers
  *
  * io_uring, O_DIRECT, registered buffers and files, random places; each run is
- * a process of its own.
+ * a new process.
  */
 #ifndef TESTS_BENCH_FIO_H
 #define TESTS_BENCH_FIO_H
@@ -15,7 +15,7 @@
  * @file:  path
  * @write: else reads
  * @bs:    bytes of a transfer
- * @depth: as many at once
+ * @depth: transfers at once
  */
 struct fio_job {
 	const char	*file;
@@ -25,8 +25,8 @@ struct fio_job {
 };
 
 /**
- * struct fio_run - what all jobs of a run have in common
- * @dir:   for what fio prints
+ * struct fio_run - settings of all jobs of a run
+ * @dir:   for fio's output
  * @size:  bytes of each file
  * @huge:  memory on huge pages, else on ordinary ones
  * @ramp_ms: not counted
@@ -54,9 +54,9 @@ struct fio_result {
 };
 
 bool fio_is_there(void);
-/* Make a file of which each block was written. */
+/* Make a file with all blocks written. */
 void fio_fill(const char *path, u64 bytes);
-/* All jobs at the same time. */
+/* Run all jobs at the same time. */
 void fio_run(const struct fio_run *run, const struct fio_job *job, u32 nr,
 	     struct fio_result *res);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * floor.c - what writing an event to a socket costs, and nothing else
+ * floor.c - the bare cost of writing an event to a socket
  *
- * A process with libevent's bufferevents, as a plain server would be written:
- * every connection gets the same bytes, in turn, and the next when all have
- * been written.  It stops writing to one that has more than a little behind.
+ * A process with libevent's bufferevents, as a plain server would be written.
+ * Each turn of the event loop gives all connections the same bytes, but none to
+ * a connection that is more than a little behind.
  */
 #include <event2/buffer.h>
 #include <event2/bufferevent.h>
@@ -70,7 +70,7 @@ static void on_accept(struct evconnlistener *ev, evutil_socket_t fd,
 		on_turn(-1, 0, NULL);
 }
 
-/* An event in a chunk, @bytes long with all that belongs to it. */
+/* An event in a chunk; the chunk has @bytes. */
 static void make_chunk(u32 bytes)
 {
 	char head[16];

@@ -2,7 +2,7 @@
 /*
  * huge.c - huge pages for the time of a benchmark
  *
- * What was changed is put back when the process ends, by a handler that only
+ * The old number is restored when the process ends, by a handler that only
  * opens, writes and closes.
  */
 #include <fcntl.h>
@@ -34,7 +34,7 @@ static u64 meminfo(const char *key)
 	return pages;
 }
 
-/* Return: false: only root may. */
+/* Return: false: only root may set it. */
 static bool pages_set(const char *text)
 {
 	int fd = open(NR_FILE, O_WRONLY | O_CLOEXEC);
@@ -49,7 +49,7 @@ static bool pages_set(const char *text)
 
 static void put_back(void)
 {
-	/* A child that was forked and failed has nothing to put back. */
+	/* A forked child that failed must not restore it. */
 	if (getpid() == taker)
 		(void)pages_set(before);
 }

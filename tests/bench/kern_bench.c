@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kern_bench.c - what the benchmarks of the CPU kernels share; see the header
+ * kern_bench.c - helpers of the benchmarks of the CPU kernels; see the header
  */
 #include <stdlib.h>
 
@@ -29,7 +29,7 @@ void kb_close(void)
 	kern_ctx_destroy(kb.ctx);
 }
 
-/* Blocks of 16 tokens, block-major, each sequence's scattered over the pool. */
+/* Blocks of 16 tokens, block-major; those of a sequence are scattered over the pool. */
 void attn_bench_setup(struct attn_bench *b, u32 nr, u32 rows, u32 len,
 		       u32 heads, u32 kv_heads, u32 hd, enum kern_dtype type)
 {

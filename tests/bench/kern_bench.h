@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * kern_bench.h - what the benchmarks of the CPU kernels share
+ * kern_bench.h - helpers of the benchmarks of the CPU kernels
  *
  * The kernels and threads under measurement, the two limits that figures are
  * compared with (limits.h), and pools of KV.
@@ -48,8 +48,8 @@ struct attn_bench {
 };
 
 /*
- * Attention of @nr sequences, the last @rows positions of @len each.  Blocks of
- * 16 tokens, block-major, each sequence's scattered over the pool.
+ * Attention of @nr sequences, the last @rows positions of @len each.  Blocks of 16
+ * tokens, block-major; those of a sequence are scattered over the pool.
  */
 void attn_bench_setup(struct attn_bench *b, u32 nr, u32 rows, u32 len,
 		      u32 heads, u32 kv_heads, u32 hd,

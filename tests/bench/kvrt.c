@@ -2,7 +2,7 @@
 /*
  * kvrt.c - a kvrt serve of this build
  *
- * What it says is in a file beside the daemon's socket; its port is read there.
+ * Its output is in a file beside the daemon's socket; its port is read there.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static void __noreturn run_kvrt(const struct bench_kvrt *k, const char *socket,
 	_exit(127);
 }
 
-/* What comes behind @words in what it said so far, or NULL. */
+/* Text behind @words in the output so far, or NULL. */
 static const char *said(const struct bench_kvrt *k, const char *words)
 {
 	static char text[8192];

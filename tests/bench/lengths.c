@@ -4,9 +4,9 @@
  *
  * ShareGPT and Alpaca themselves are not part of the project, so prompts and
  * answers are drawn from a lognormal distribution each, cut off at both ends.
- * The mean is what the PagedAttention paper (arXiv 2309.06180, figure 11) says
- * of the set; the location is found by bisection such that the drawn requests
- * have it exactly.  Numbers come from splitmix64, so a seed is a trace.
+ * The mean of a set is that of the PagedAttention paper (arXiv 2309.06180,
+ * figure 11); bisection finds the location with which the drawn requests have
+ * exactly this mean.  Numbers come from splitmix64, so a seed is a trace.
  *
  *	set		prompt: mean sigma from-to	answer: mean sigma from-to
  *	ShareGPT	161.31	1.2	4-1024		337.99	0.9	4-1024
@@ -32,7 +32,7 @@ static const struct shape shapes[ND_NR_LENGTHS][2] = {
 	[ND_ALPACA]	= { { 19.31, 0.5, 4, 256 }, { 58.45, 0.9, 2, 1024 } },
 };
 
-/* From 0 to 1, never either. */
+/* From 0 to 1, both excluded. */
 static double unit(u64 *s)
 {
 	u64 x = *s += 0x9e3779b97f4a7c15ull;

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * limits.c - what this machine can do at most, measured beside the kernels
+ * limits.c - limits of this machine, measured beside the kernels
  *
- * Two limits bind a kernel: the rate of reading memory (decode) and that of
- * multiply-adds (prefill).  Each call measures once; who calls takes several
- * rounds, in turn with what is measured against them.
+ * Two limits bind a kernel: the rate of reading memory (decode) and the rate of
+ * multiply-adds (prefill).  Each call measures once; the caller takes several
+ * rounds, in turn with the kernels.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -27,7 +27,7 @@
 typedef u64 v8u __attribute__((vector_size(64)));
 typedef float v4f __attribute__((vector_size(16)));
 
-/* Global, so that what is computed stays. */
+/* Global, so that the compiler keeps the computation. */
 u64 limit_sums[READ_ITEMS];
 float limit_fma_sums[64];
 
@@ -61,7 +61,7 @@ double limit_now(struct kern_ctx *ctx)
 	return ts.tv_sec + 1e-9 * ts.tv_nsec;
 }
 
-/* The registers must be wide, or reading is bound by how many loads it takes. */
+/* Loads must be wide, or their number limits reading. */
 #define READ_BODY							\
 	u64 n = READ_BYTES / READ_ITEMS / sizeof(v8u), k;		\
 	const v8u *p = (const v8u *)arg + i * n;			\

@@ -3,17 +3,17 @@
  * node.c - the shell and the clock around the core of a simulated node
  *
  * Time moves from event to event: a step ends, a request comes, a tick is due.
- * Each event is one call into the core; memory that it asks for is there at
- * once, and acknowledged.  After an event those engines go on that the core
- * woke and that have no step open.
+ * Each event is one call into the core.  Memory that the core asks for is there
+ * at once, and acknowledged.  After an event the engines that the core woke, and
+ * that have no step open, go on.
  *
- * Engines have a device each, so to speak: their steps overlap and do not slow
- * each other down.  What is measured is how the core shares memory, not how a
- * device shares its time.
+ * Each engine has its own device: their steps overlap and do not slow each other
+ * down.  The benchmarks measure how the core shares memory, not how a device
+ * shares its time.
  *
- * What others take from a domain is looked for at every event that is not of
- * its own client: nd_stats.min_taken counts when its use falls below its memory.min,
- * and when a sequence is made a victim without which it would.
+ * Memory that others take from a domain is looked for at every event but those
+ * of its own client.  nd_stats.min_taken counts the events in which its use falls
+ * below its memory.min, or in which a sequence is marked that memory.min covers.
  */
 #include "kvmm/core/node/node.h"
 #include "tests/bench/bench.h"
@@ -21,7 +21,7 @@
 
 #include <stdlib.h>
 
-#define STARVE_NS	(2 * ND_SECOND)	/* as kvmm has it by default */
+#define STARVE_NS	(2 * ND_SECOND)	/* kvmm's default */
 
 static void op_create(void *arg, u32 extent, u32 generation)
 {
@@ -73,7 +73,7 @@ static const struct core_ops node_ops = {
 	.copy		= op_copy,
 };
 
-/* ---- what others take ---- */
+/* ---- memory that others take ---- */
 
 static u32 marked_blocks(const struct nd_node *n, u32 dom)
 {
@@ -87,9 +87,9 @@ static u32 marked_blocks(const struct nd_node *n, u32 dom)
 }
 
 /*
- * @actor: whose event it was; @own: it may have wanted memory for itself.
- * What becomes of a domain's blocks in an event of its own is its own doing,
- * but its sequences are victims of others unless it asked to grow.
+ * @actor: engine whose event it was; @own: it may have asked for memory.  A
+ * domain's own event may change its blocks.  But if it did not ask for memory,
+ * its marked sequences are victims of others.
  */
 static void watch(struct nd_node *n, bool before, u32 actor, bool own)
 {
@@ -106,7 +106,7 @@ static void watch(struct nd_node *n, bool before, u32 actor, bool own)
 		if (!before && i != actor && used < e->used_before &&
 		    used < d->emin)
 			e->st.min_taken++;
-		/* At a tick a waiter of its own may be whom it is for. */
+		/* At a tick the victim may be for a waiting sequence of the domain. */
 		else if (!before && marked > e->marked_before &&
 			 used < d->emin + marked - e->marked_before &&
 			 !(actor == ND_NOBODY && d->nr_waiting))
@@ -139,7 +139,7 @@ void nd_submit(struct nd_node *n, u32 engine, u16 op, u32 nr, u32 len)
 	watch(n, false, engine, op == KVMM_OP_STEP_BEGIN);
 }
 
-/* Memory is there as soon as it is asked for, and mapped. */
+/* Make and map the memory that the core asked for. */
 void nd_settle(struct nd_node *n)
 {
 	struct kvmm_ack_arg *a = (struct kvmm_ack_arg *)n->args;
@@ -338,14 +338,14 @@ static void tick(struct nd_node *n)
 	core_tick(n->core, n->now);
 	watch(n, false, ND_NOBODY, false);
 	nd_settle(n);
-	/* Whoever was refused asks again. */
+	/* Engines that were refused ask again. */
 	for (i = 0; i < n->nr; i++)
 		n->e[i]->woken = true;
 	if (n->on_tick)
 		n->on_tick(n);
 }
 
-/* Whoever was woken looks at its sequences and goes on. */
+/* Engines that were woken look at their sequences and go on. */
 static void go_on(struct nd_node *n)
 {
 	bool again = true;

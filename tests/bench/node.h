@@ -2,11 +2,11 @@
 /*
  * node.h - a node in simulated time: the core, and engines that use it
  *
- * The core is the real one; each engine is a client with a domain of its own
- * that serves requests by continuous batching.  The clock is the shell's: a
- * step takes what node.c's model of a device says, everything else takes no
- * time.  So a run is the same on every machine, and "seconds" in what these
- * benchmarks report are of that clock.
+ * The core is the real one.  Each engine is a client with its own domain that
+ * serves requests by continuous batching.  The shell has the clock: node.c's
+ * model of a device gives the time of a step, all else takes no time.  So a run
+ * is the same on every machine, and "seconds" in the reports of these benchmarks
+ * are of that clock.
  */
 #ifndef TESTS_BENCH_NODE_H
 #define TESTS_BENCH_NODE_H
@@ -45,19 +45,20 @@ struct nd_req *nd_trace(enum nd_lengths lengths, u64 seed, u32 nr,
 			double per_second);
 
 /**
- * struct nd_engine_cfg - one client and what it is asked to do
+ * struct nd_engine_cfg - one client and its requests
  * @block_tokens: of its domain
  * @layers, @heads, @head_bytes: the shape of its KV; K and V alike
  * @limits:  of the device pool; all zero: none
  * @weight:  0: 100
  * @reqs:    in order of arrival
- * @queue:   requests in the engine at once; what comes above that is turned
- *           away if @drop is set, else comes later
- * @admit:   of those, in the core at once: a fixed admission limit
+ * @queue:   requests in the engine at once; further requests are turned away if
+ *           @drop is set, else come later
+ * @admit:   requests in the core at once: a fixed admission limit
  * @samples: sequences of a request, which share its prompt
- * @beams:   searches @samples wide, or NULL: requests take turns at them, and
- *           become each other as theirs says; there must be room for all
- * @nr_beams: how many there are
+ * @beams:   searches @samples wide, or NULL.  Requests take turns at them; the
+ *           samples of a request become each other as its search says.  There
+ *           must be room for all
+ * @nr_beams: searches in @beams
  */
 struct nd_engine_cfg {
 	const char		*name;
@@ -77,7 +78,7 @@ struct nd_engine_cfg {
 	bool			drop;
 };
 
-/* What an engine saw. */
+/* Counts of an engine. */
 struct nd_stats {
 	u64	tokens;		/* generated, each counted once */
 	u64	again;		/* computed again after a preemption */
@@ -86,9 +87,9 @@ struct nd_stats {
 	u64	longest_step;
 	u64	longest_wait;	/* of a request for its first token */
 	u64	longest_pause;	/* of a sequence that lost its memory */
-	u64	longest_min;	/* as below, of those within memory.min */
+	u64	longest_min;	/* of a request within memory.min for its memory */
 	u32	nr_min;
-	u32	min_taken;	/* times that others took of memory.min */
+	u32	min_taken;	/* times that others took memory that memory.min protects */
 };
 
 struct nd_seq {
@@ -98,9 +99,9 @@ struct nd_seq {
 	u32	prompt;
 	u32	all;		/* prompt and answer */
 	u32	valid;
-	u32	most;		/* that was ever valid */
+	u32	most;		/* longest @valid so far */
 	u32	epoch;
-	u32	to;		/* of the open step; 0: not in it */
+	u32	to;		/* end in the open step; 0: not in it */
 	u32	state;		/* as last seen */
 	u64	since;		/* arrived, or lost its memory */
 	bool	began;		/* had its first token */
@@ -127,7 +128,7 @@ struct nd_engine {
 	u32				nr_entries;
 	u32				entry[ND_SEQS];
 	bool				woken;
-	u64				refused;	/* when nothing was granted */
+	u64				refused;	/* when no sequence was granted */
 	u32				used_before, marked_before;
 	struct nd_stats			st;
 };
@@ -141,7 +142,7 @@ struct nd_node {
 	struct nd_engine	*e[ND_CLIENTS];
 	u32			nr;
 	u64			now, ticked;
-	/* After each step's end, before what finished in it is closed. */
+	/* After each step's end, before sequences that finished in it are closed. */
 	void			(*on_step)(struct nd_node *n, u32 engine);
 	/* At each tick. */
 	void			(*on_tick)(struct nd_node *n);
@@ -164,7 +165,7 @@ struct nd_node *nd_start(u64 pool, u64 extent, const struct nd_engine_cfg *cfg,
 			 u32 nr);
 void nd_run(struct nd_node *n, u64 until);
 void nd_stats_reset(struct nd_node *n);
-/* Walkers run, then everything goes. */
+/* Run the walkers, then free all. */
 void nd_stop(struct nd_node *n);
 
 #endif /* TESTS_BENCH_NODE_H */

@@ -3,9 +3,9 @@
  * onednn.c - matrix products of oneDNN, the peer of ours
  *
  * The library is looked for at run time and used through the C interface of
- * its version 2, which is what Debian 12 has, so that nothing of it is needed
- * to build.  Of its structures only the sizes matter here, and buffers larger
- * than any of them stand in; the numbers of its enumerations are below.
+ * its version 2, which Debian 12 has, so a build needs nothing of it.  Of its
+ * structures only the sizes matter here, and buffers larger than any of them
+ * stand in; the numbers of its enumerations are below.
  */
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -15,7 +15,7 @@
 #define LIBRARY		"libdnnl.so.2"
 #define DESC_BYTES	8192
 
-/* Of its dnnl_types.h, version 2. */
+/* From its dnnl_types.h, version 2. */
 enum {
 	ENGINE_CPU	= 1,
 	TYPE_BF16	= 2,

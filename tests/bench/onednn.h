@@ -10,8 +10,8 @@
 struct onednn_gemm;
 
 /*
- * Find the library and make its engine.  Return: NULL, or why there is none:
- * one line with the remedy.
+ * Find the library and make its engine.  Return: NULL, or one line with the
+ * reason why there is none and the remedy.
  */
 const char *onednn_open(void);
 
@@ -21,10 +21,10 @@ void onednn_threads(u32 nr);
 /**
  * onednn_gemm_create() - y[m][n] = x[m][k] * w[n][k]^T, y in f32
  * @bf16:   x and w are bf16, else f32
- * @packed: w in the form that the library likes best, packed beforehand (what
- *	is in it is made up), else as a checkpoint has it, @w
+ * @packed: w in the form that the library likes best, packed beforehand (its
+ *	values are made up), else as a checkpoint has it, @w
  *
- * Return: the product, or NULL if the library has none such.
+ * Return: the product, or NULL if the library does not have it.
  */
 struct onednn_gemm *onednn_gemm_create(u32 m, u32 n, u32 k, bool bf16,
 				       bool packed, const void *x,

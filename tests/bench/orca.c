@@ -5,10 +5,10 @@
  * A request gets one piece of neighbouring slots for all of its life, from a
  * buddy allocator over the pool:
  *
- *	Max	2,048 tokens, what the model can have at most
- *	Pow2	the prompt and the answer's length, which nobody knows, rounded
- *		up to a power of two
- *	Oracle	the prompt and the answer, as if somebody knew
+ *	Max	2,048 tokens, the most that the model can have
+ *	Pow2	the prompt, and the unknown length of the answer rounded up to a
+ *		power of two
+ *	Oracle	the prompt and the answer, as if its length were known
  *
  * The buddy rounds each up to a power of two.  Requests are admitted in order
  * while there is a piece for the next one; a step computes all of a prompt, or
@@ -67,7 +67,7 @@ static void buddy_init(struct buddy *b, u32 slots)
 	buddy_init_node(b, 1, b->size, 0, slots);
 }
 
-/* @size: a power of two.  Returns the node, or 0. */
+/* @size: a power of two.  Return: the node, or 0. */
 static u32 buddy_alloc(struct buddy *b, u32 size)
 {
 	u32 node = 1, at = b->size, up;

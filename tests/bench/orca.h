@@ -10,17 +10,17 @@
 enum orca_policy { ORCA_MAX, ORCA_POW2, ORCA_ORACLE, ORCA_NR };
 extern const char * const orca_name[ORCA_NR];
 
-/* Where the slots of the pool are, in percent; means over the steps. */
+/* Use of the slots of the pool, in percent; means over the steps. */
 struct orca_use {
 	double	live;		/* hold a token */
-	double	later;		/* will hold one of the same request */
+	double	later;		/* will hold a token of the same request */
 	double	internal;	/* reserved, and never used */
 	double	external;	/* lost between and around reservations */
 	double	batch;		/* requests that run */
 };
 
 /**
- * orca_run() - serve a trace, all of it there from the start
+ * orca_run() - serve a trace whose requests are all there from the start
  * @slots: tokens of the pool
  * @steps: to be measured, after as many to warm up
  */

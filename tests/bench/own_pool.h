@@ -2,14 +2,14 @@
 /*
  * own_pool.h - libkvmm's functions over a pool of the process itself
  *
- * What an engine would have without a daemon, at the least that is possible:
- * memory for each sequence is set aside in its place in the pool, a request is
- * answered by the call that submits it, and nothing is shared, cached, counted
- * or taken away.  No pool that does more can be faster.
+ * The least that an engine could do without a daemon: memory for each sequence is
+ * set aside in its place in the pool, a request is answered by the call that
+ * submits it, and nothing is shared, cached, counted or taken away.  No pool that
+ * does more can be faster.
  *
- * Linked with --wrap for each function that the engine calls: own_pool_on says
+ * Linked with --wrap for each function that the engine calls.  own_pool_on says
  * whether the next attachment is to this pool or to a daemon, and each call goes
- * where its attachment is from.  It belongs into one file of one program.
+ * to the side of its attachment.  Only one file of a program may include it.
  */
 #ifndef TESTS_BENCH_OWN_POOL_H
 #define TESTS_BENCH_OWN_POOL_H
@@ -131,7 +131,7 @@ static void own_execute(struct own_req *q)
 
 /* ---- libkvmm ---- */
 
-/* Name, what it returns, arguments, how they are passed on, what it is here. */
+/* Name, return type, arguments, arguments of the real call, value here. */
 #define OWN_FUNCTIONS(x)						\
 	x(backend, u32, (const struct kvmm *k), (k), KVMM_MEMORY_HOST)	\
 	x(confirm, int, (struct kvmm *k), (k), 0)			\

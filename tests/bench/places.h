@@ -2,11 +2,11 @@
 /*
  * places.h - slots of a benchmark that no unfinished request names
  *
- * A disk ends transfers in an order of its own, and a machine that is busy
- * elsewhere lets one be overtaken by a hundred.  So that a slot was handed out
- * long ago does not mean that its request is over: a place is taken, and given
- * back when its request has ended.  Two requests that share a slot of the host
- * write their headers over each other, and a read of either slot is then wrong.
+ * A disk ends transfers in any order, and on a busy machine a hundred may overtake
+ * one.  So the request of a slot may be unfinished even if the slot was handed out
+ * long ago.  Therefore a place is taken, and given back when its request has
+ * ended.  Two requests that share a slot of the host write their headers over
+ * each other, and a read of either slot is then wrong.
  */
 #ifndef TESTS_BENCH_PLACES_H
 #define TESTS_BENCH_PLACES_H
@@ -28,13 +28,13 @@ struct places {
 	bool	busy[PLACES_MAX];
 };
 
-/* Nothing is unfinished; the walk begins at @next. */
+/* No request is unfinished; the walk begins at @next. */
 static inline void places_reset(struct places *p, u32 first, u32 nr, u32 next)
 {
 	*p = (struct places){ .first = first, .nr = nr, .next = next };
 }
 
-/* The next of the walk that is free; UINT32_MAX: none is. */
+/* The next free slot of the walk; UINT32_MAX: none is free. */
 static inline u32 places_take(struct places *p)
 {
 	u32 i, at;

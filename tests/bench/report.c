@@ -6,20 +6,20 @@
  *
  * A benchmark writes one JSON object a line, a figure each:
  *
- *	name		what was measured, unique in a run
+ *	name		name of the figure, unique in a run
  *	value, unit	the figure; the unit is a short word ("us", "tokens/s")
- *	peer		what it was measured beside in the same run, or null
+ *	peer		name of the peer, measured in the same run, or null
  *	peer_value	the peer's figure in the same unit, or null
  *	ratio		value / peer_value, or null
- *	goal		what is aimed at, in words ("ratio <= 3"), or null
+ *	goal		the aim, in words ("ratio <= 3"), or null
  *	ok		whether the goal was met, or null if there is none
  *
- * name, value and unit must be there; what else is missing becomes null, and
- * any other key is kept as it is.  All figures go to OUT.json as one array,
- * one figure a line, put in place by rename so that a reader never sees half of
- * it.  A line that breaks the rules is named and left out, and the exit status
- * is 1.  A missed goal is shown but is no error: it says something about this
- * machine, and the reader of the array decides.
+ * name, value and unit are required; any other missing key becomes null, and an
+ * unknown key is kept.  All figures go to OUT.json as one array, one figure a
+ * line, put in place by rename so that a reader never sees half of it.  A line
+ * that breaks the rules is named and left out, and the exit status is 1.  A
+ * missed goal is shown but is no error: it depends on the machine, and the reader
+ * of the array decides.
  */
 #include <stdarg.h>
 #include <stdbool.h>
@@ -225,7 +225,7 @@ static void print_table(const json_t *figures)
 	       met, goals);
 }
 
-/* One figure a line; false if the disk took less than all of it. */
+/* Print one figure a line.  Return: false if the disk took only a part. */
 static bool print_array(const json_t *figures, FILE *f)
 {
 	size_t i, nr = json_array_size(figures);

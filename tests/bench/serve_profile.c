@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * serve_profile.c - where a server's time goes, by what functions are for
+ * serve_profile.c - CPU time of a server, by groups of functions
  *
  * `perf` samples on the clock of the CPU; its report is read line by line, and
  * each function is put into the first group that names its program, library or
- * the begin of its name.  What no group has is "other".
+ * the begin of its name.  The group of all others is "other".
  */
 #include <dirent.h>
 #include <signal.h>
@@ -46,7 +46,7 @@ u32 profile_tree(pid_t root, pid_t *pids)
 	DIR *d;
 
 	pids[0] = root;
-	/* Children have larger numbers, but for a wrap. */
+	/* Children have larger numbers, unless numbers wrapped. */
 	d = opendir("/proc");
 	while (d && (e = readdir(d))) {
 		const pid_t pid = (pid_t)atoi(e->d_name), up = parent_of(pid);
@@ -108,7 +108,7 @@ void profile_start(pid_t kvrt, pid_t hold, const char *dir, u32 ms)
 
 /* ---- groups ---- */
 
-/* Names of programs or libraries; or how names of functions begin. */
+/* Names of programs or libraries, or beginnings of names of functions. */
 struct group {
 	const char	*name;
 	const char	*comms;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * serve_profile.h - where a server's time goes, by what functions are for
+ * serve_profile.h - CPU time of a server, by groups of functions
  */
 #ifndef TESTS_BENCH_SERVE_PROFILE_H
 #define TESTS_BENCH_SERVE_PROFILE_H
@@ -11,16 +11,16 @@
 
 #define PROFILE_PIDS_MAX	64
 
-/* A process and all that come from it, PROFILE_PIDS_MAX at most: how many. */
+/* A process and its descendants, PROFILE_PIDS_MAX at most.  Return: how many. */
 u32 profile_tree(pid_t root, pid_t *pids);
 
-/* CPU nanoseconds of a process and all that come from it. */
+/* CPU nanoseconds of a process and its descendants. */
 u64 profile_tree_ns(pid_t root);
 
-/* May perf be used here? */
+/* Is perf usable here? */
 bool profile_possible(void);
 
-/* Sample kvrt, and kvmm-hold with all that come from it, for @ms. */
+/* Sample kvrt, and kvmm-hold with its descendants, for @ms. */
 void profile_start(pid_t kvrt, pid_t hold, const char *dir, u32 ms);
 
 /* Wait for the end, and print lines that begin with "note: ". */

@@ -2,8 +2,8 @@
 /*
  * streams.c - clients that read many event streams at once, and count
  *
- * One thread with epoll: what clients cost is not of interest, but they run on
- * the same machine, so they do as little as can be.  Bytes are searched for
+ * One thread with epoll.  The cost of clients is not measured, but they run on
+ * the same machine, so they do as little as possible.  Bytes are searched for
  * the begin of events and thrown away.  An event is counted by its first
  * bytes, "data: {", which no text of an event can hold, since a quote in it
  * would have a backslash before it.
@@ -21,7 +21,7 @@
 #include "tests/bench/streams.h"
 
 #define READ_BYTES	65536u
-#define TAIL		16u		/* of what came before, for marks cut */
+#define TAIL		16u		/* bytes kept of the last read, for marks that are cut */
 
 static const char event_mark[] = "data: {";
 static const char end_mark[] = "data: [DONE]";
@@ -30,7 +30,7 @@ static const char end_mark[] = "data: [DONE]";
  * struct stream - one connection
  * @tail:   the last bytes that came
  * @events: that came
- * @last:   when, in ticks; 0: none of this answer did
+ * @last:   ticks of the last event; 0: none of this answer came
  */
 struct stream {
 	int	fd;
@@ -124,7 +124,7 @@ struct streams *streams_open(u32 port, u32 nr, u32 tokens)
 	return all;
 }
 
-/* How often @mark is in @p, where it does not end before @from. */
+/* How often @p has @mark, without those that end before @from. */
 static u32 count_mark(const char *p, size_t n, size_t from, const char *mark)
 {
 	const size_t len = strlen(mark);

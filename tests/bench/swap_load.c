@@ -2,11 +2,11 @@
 /*
  * swap_load.c - a real swapd kept busy by a fake kvmm
  *
- * This program is a fake kvmm under a real kvmm-hold (tests/swapd_client.h).
- * It keeps so many reads and so many writes unfinished, at random places of an
- * area.  Reads are of the lower half of the area, writes of the upper one when
- * both go on, so that no slot is read while it is written.  As kvmm it names no
- * slot, of the host or of the area, in two requests at once: places.h.
+ * This program is a fake kvmm under a real kvmm-hold (tests/swapd_client.h).  It
+ * keeps a number of reads and a number of writes unfinished, at random places of
+ * an area.  When both go on, reads are of the lower half of the area and writes
+ * of the upper one, so that no slot is read while it is written.  As kvmm it names
+ * no slot, of the host or of the area, in two requests at once: places.h.
  */
 #include "swapd/crc32c.h"
 #include "tests/bench/huge.h"
@@ -28,7 +28,7 @@ struct stream {
 	bool		record;
 };
 
-/* What an unfinished request has. */
+/* An unfinished request. */
 struct load_req {
 	u64	started;
 	u32	slot;
@@ -193,7 +193,7 @@ double load_sums(u32 bs, u64 bytes)
 	const double start = thread_cpu_us();
 	u64 n;
 
-	/* On from where the last one ended: far more than a cache holds. */
+	/* Go on where the last call ended: far more bytes than a cache holds. */
 	for (n = 0; n < bytes; n += bs, b.summed += bs)
 		b.sum ^= crc32c(b.sum, b.c.pool + b.summed % POOL_BYTES, bs);
 	return (thread_cpu_us() - start) / ((double)n / (1 << 20));
@@ -207,13 +207,13 @@ void load_open(const char *dir)
 	struct stat st;
 
 	crc32c_init(false);
-	/* The pool, and as much as fio takes. */
+	/* For the pool, and as many for fio. */
 	huge_pages_again(HUGE_PAGES);
 	sc_open(&b.c, 64, POOL_BYTES,
 		HOLD_SWAP_VALUE(LOAD_DEPTH, SWAPD_ENGINE_AUTO, 4, 0),
 		load_done);
 	b.c.apart = true;
-	/* What fio then has too, or it fails. */
+	/* fio gets huge pages too in that case, or fails. */
 	b.huge = !fstat(b.c.pool_fd, &st) && st.st_blksize == 2 << 20;
 	if (!b.huge)
 		fprintf(stderr, "note: 4 KiB pages: for figures that count, as root or after sysctl vm.nr_hugepages=%llu\n",
@@ -221,7 +221,7 @@ void load_open(const char *dir)
 	fprintf(stderr, "engine: %s; sums: %s\n",
 		b.c.engine == SWAPD_ENGINE_URING ? "io_uring" : "threads",
 		crc32c_name());
-	/* Every page of it once, and no zeros. */
+	/* Touch every page once, with bytes that are not zero. */
 	memset(b.c.pool, 0x5a, POOL_BYTES);
 	snprintf(path, sizeof(path), "%s/area", dir);
 	b.area_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);

@@ -12,7 +12,7 @@
 #define LOAD_AREA	(1ull << 30)
 
 /**
- * struct load_mix - what is asked for
+ * struct load_mix - load of a round
  * @bs:     bytes of a slot
  * @reads:  unfinished at once
  * @writes: unfinished at once
@@ -24,7 +24,7 @@ struct load_mix {
 };
 
 /**
- * struct load_result - what came of it
+ * struct load_result - figures of a round
  * @us_mib:       time, of reads and writes together
  * @write_us_mib: of writes
  * @cpu_us_mib:   CPU of swapd
@@ -35,13 +35,13 @@ struct load_result {
 	double	cpu_us_mib;
 };
 
-/* swapd with an area in @dir; ends the benchmark when that fails. */
+/* Start swapd with an area in @dir; an error ends the benchmark. */
 void load_open(const char *dir);
-/* Is its memory on huge pages? */
+/* Is the pool on huge pages? */
 bool load_is_huge(void);
 /* Write every slot of that size, so that each can be read. */
 void load_prepare(u32 bs);
-/* A round; times of reads, or of writes where there are no reads, go to @lat. */
+/* Run a round; times of reads, or of writes if there are no reads, go to @lat. */
 struct load_result load_round(const struct load_mix *mix, u64 ramp_ns, u64 ns,
 			      struct bench_samples *lat);
 /* CPU of the sums of @bytes that are in no cache, us a MiB. */

@@ -3,8 +3,8 @@
  * tiers.h - whole sequences through the tiers, for bench_tiers
  *
  *	tiers_node.c	a real daemon with a host pool and an area, its one
- *			client, and what its files say of the stages
- *	tiers_naive.c	the same bytes by calls that wait, one piece at a time
+ *			client, and the counters of the stages in its files
+ *	tiers_naive.c	the same bytes by blocking calls, one piece at a time
  *
  * A sequence has TIERS_BLOCKS blocks of TIERS_BLOCK bytes: 16 tokens of Llama 3
  * 8B in bf16, 64 KiB a layer.
@@ -21,14 +21,14 @@
 #define TIERS_BLOCK	((u64)TIERS_LAYERS * TIERS_LAYER)
 #define TIERS_BYTES	(TIERS_BLOCKS * TIERS_BLOCK)
 
-/* Content of block @i of the sequence @seed; every word of it differs. */
+/* Content of block @i of the sequence @seed; all its words differ. */
 void tiers_fill(u64 *block, u64 seed, u32 i);
-/* Ends the benchmark when the block holds anything else. */
+/* End the benchmark if the block holds anything else. */
 void tiers_verify(const u64 *block, u64 seed, u32 i, const char *who);
 
 /* ---- tiers_node.c ---- */
 
-/* What a node's files say; all only rise. */
+/* Values in a node's files; they only rise. */
 #define TIERS_STATS(x)							\
 	x(copy_out_bytes) x(copy_out_ns) x(copy_in_bytes) x(copy_in_ns)	\
 	x(swapd_reads) x(swapd_writes) x(swapd_submits) x(pid)
@@ -49,7 +49,7 @@ struct tiers_stats {
 };
 
 /**
- * struct tiers_phase - one way of one sequence, from the request to the end
+ * struct tiers_phase - one direction of one sequence, from the request to the end
  * @ns:      all of it
  * @copied:  until the last block was copied
  * @copy_ns: that the copier was busy
@@ -79,13 +79,13 @@ struct tiers_node {
 /* @fault: KVMM_FAULT of the daemon, or NULL. */
 void tiers_start(struct tiers_node *n, const char *name, const char *fault);
 void tiers_stop(struct tiers_node *n);
-/* A READY sequence with content.  Return: its handle. */
+/* Open a sequence with content.  Return: its handle, when it is READY. */
 u64 tiers_open(struct tiers_node *n, u64 seed);
-/* Out, until the area has all of it too. */
+/* Page it out, until the area has all blocks too. */
 void tiers_out(struct tiers_node *n, u64 seq, struct tiers_phase *p);
-/* In, until the sequence may run. */
+/* Bring it in, until the sequence may run. */
 void tiers_in(struct tiers_node *n, u64 seq, struct tiers_phase *p);
-/* What came back must be what it was; then the sequence ends. */
+/* Check that the content is the same as before; then close the sequence. */
 void tiers_close(struct tiers_node *n, u64 seq, u64 seed);
 
 /* ---- tiers_naive.c ---- */
@@ -104,7 +104,7 @@ struct tiers_naive {
 
 /**
  * struct tiers_naive_phase - as struct tiers_phase
- * @called: ns until the last call returned; then what it wrote is in memory
+ * @called: ns until the last call returned; its bytes are in memory then
  */
 struct tiers_naive_phase {
 	u64	ns;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tiers_naive.c - the tiers as they would be without all of this
+ * tiers_naive.c - the tiers without a daemon
  *
- * One thread moves a layer of a block after the other, in pieces of 64 KiB,
- * each by a read that waits and a write that waits, through one buffer and the
- * page cache of an ordinary file: no queue, no registered memory, no sums.
- * Out ends when fdatasync() says that the disk has it, for before that no
- * memory was made free.  Before it comes in the file's pages are dropped, as
- * they would be on a machine that swaps because it has no memory left.
+ * One thread moves a layer of a block after the other, in pieces of 64 KiB, by a
+ * blocking read and a blocking write, through one buffer and the page cache of an
+ * ordinary file: no queue, no registered memory, no sums.  The way out ends when
+ * fdatasync() says that the disk has the bytes, since memory becomes free only
+ * then.  The file's pages are dropped before the way in, as on a machine that
+ * swaps because it has no memory left.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -54,7 +54,7 @@ static u64 own_cpu_ns(void)
 		(u64)(r.ru_utime.tv_usec + r.ru_stime.tv_usec)) * 1000;
 }
 
-/* All pieces, one after the other, from @from to @to. */
+/* Move all pieces, one after the other, from @from to @to. */
 static void move_all(struct tiers_naive *n, int from, int to)
 {
 	off_t at;

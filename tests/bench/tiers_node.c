@@ -6,8 +6,8 @@
  * for one, the area for two.  So the second sequence that goes out takes the host
  * slots of the first, and each that comes in is read from the area.
  *
- * When a stage was done is what the daemon's files say, asked once a
- * millisecond; that is how exact the times of copying and of out are.
+ * The daemon's files tell when a stage was done.  They are read once a
+ * millisecond; the times of copying and of the way out are no more exact.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -24,7 +24,7 @@
 #define CHUNK		1024u		/* tokens of one step */
 /* 31 slots with their headers lie in 8 extents of 8 MiB. */
 #define HOST_BYTES	(DIV_ROUND_UP(TIERS_BLOCKS, 31u) * (64ull << 20))
-/* A few slots may still have what was there before: so many are not read. */
+/* Blocks that may still be in their host slots, and so are not read. */
 #define HELD_MAX	31u
 #define NR_TOKENS	(TIERS_BLOCKS * TIERS_TOKENS)
 
@@ -35,9 +35,9 @@ static void must(struct tiers_node *n, int err, const char *what)
 			  n->k ? kvmm_strerror_attach(n->k) : "");
 }
 
-/* ---- what the daemon says ---- */
+/* ---- the daemon's files ---- */
 
-/* Text of a file; to be given back with seq_free(). */
+/* Text of a file; free it with seq_free(). */
 static void ask(struct tiers_node *n, const char *file, struct seq_file *m)
 {
 	char req[64];
@@ -51,7 +51,7 @@ static void ask(struct tiers_node *n, const char *file, struct seq_file *m)
 			  strerror(err ? -err : status));
 }
 
-/* Value of `key N` in lines of such, 0 if it is not there. */
+/* Value of `key N` in lines of this form, 0 if it is not there. */
 static u64 key_value(const char *text, const char *key)
 {
 	size_t len = strlen(key);
@@ -254,7 +254,7 @@ static void await_ready(struct tiers_node *n, u64 seq)
 	}
 }
 
-/* One step of the prompt: nothing is computed, the daemon hears that it was. */
+/* One step of the prompt: report it as computed, without computing. */
 static void prefill(struct tiers_node *n, u64 seq, u32 at, const u32 *ids)
 {
 	struct kvmm_seq_status st;
@@ -336,7 +336,7 @@ static int advise(struct tiers_node *n, u64 seq, u32 advice)
 	return status;
 }
 
-/* Until the copier has copied, and swapd written, a sequence more. */
+/* Wait until the copier has copied, and swapd written, one sequence more. */
 static void await_out(struct tiers_node *n, const struct tiers_stats *from,
 		      u64 start, struct tiers_phase *p)
 {

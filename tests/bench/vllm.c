@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * vllm.c - vLLM's block pool as a peer, where it can be had
+ * vllm.c - vLLM's block pool as a peer, if it is available
  *
- * A Python process runs vllm_pool.py, which has the protocol.  It measures by
- * its own clock, so that what the pipe costs is in no figure, and it does
- * nothing but when it is asked, so that it can take turns with others.  It
- * ends when this process does, because its input ends then.
+ * A Python process runs vllm_pool.py, which describes the protocol.  It measures
+ * by its own clock, so that the cost of the pipe is in no figure.  It works only
+ * when it is asked, so that it can take turns with others.  It ends when its
+ * input ends, with this process.
  */
 #include <signal.h>
 #include <stdlib.h>

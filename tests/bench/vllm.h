@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * vllm.h - vLLM's block pool as a peer, where it can be had
+ * vllm.h - vLLM's block pool as a peer, if it is available
  */
 #ifndef TESTS_BENCH_VLLM_H
 #define TESTS_BENCH_VLLM_H
@@ -10,9 +10,9 @@
 /**
  * vllm_start() - start it with @nr_blocks blocks, all free
  *
- * Prints a note of which one it is, or of why there is none.
+ * Prints a note with its version, or with the reason why there is none.
  *
- * Return: how it is called in a report, with its version; NULL: there is none
+ * Return: its name for reports, with the version; NULL: there is none
  */
 const char *vllm_start(u32 nr_blocks);
 

@@ -127,7 +127,7 @@ def pool_load(folder, nr_blocks):
     sys.meta_path.append(Missing(folder))
     pool = importlib.import_module(REAL[0])
     utils = importlib.import_module(REAL[1])
-    # One more: it keeps a block for itself.
+    # One more: the pool keeps a block for itself.
     return pool.BlockPool(nr_blocks + 1, True, 16), utils
 
 

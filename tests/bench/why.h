@@ -12,12 +12,12 @@
 #define WHY_MODELS	2u
 
 /**
- * struct why_model - a model and those who chat with it
+ * struct why_model - a model and its chats
  * @name:  of its domain
  * @dir:   its folder
  * @args:  more options of kvrt, NULL-terminated
  * @token_bytes: of KV
- * @chats: who chats; the port is filled in
+ * @chats: its load; the port is filled in
  */
 struct why_model {
 	const char		*name;
@@ -32,7 +32,7 @@ struct why_model {
  * @name:  for people
  * @split: a daemon and a half of the pool for each; else one for both
  * @pool:  bytes, of all daemons together
- * @whole: all that can run beside kvmm does: swapd, and kvmm-proc
+ * @whole: swapd and kvmm-proc run too
  */
 struct why_arm {
 	const char		*name;
@@ -55,13 +55,13 @@ void why_start(struct why_arm *a);
 void why_stop(struct why_arm *a);
 
 /**
- * struct why_sum - what some time of one arm came to
- * @wall, @cpu, @cpu_mm: seconds; of all CPUs; of these, the daemons'
+ * struct why_sum - figures of one arm over some time
+ * @wall, @cpu, @cpu_mm: seconds; of all CPUs; the daemons' part of it
  * @again:   tokens computed that had been computed before
- * @found:   of @prompt tokens, found in the prefix cache
+ * @found:   tokens of @prompt found in the prefix cache
  * @swapped: bytes copied between the pool and the host pool, or areas
  * @empty:   seconds times the part of the pool that held no KV
- * @unused:  likewise, none of a model that was asked in that time
+ * @unused:  the same for KV of models that were busy in that time
  */
 struct why_sum {
 	double	wall, cpu, cpu_mm;
@@ -71,12 +71,12 @@ struct why_sum {
 	u32	nr_ttft;
 };
 
-/* Each model of @busy, a mask, is asked @requests times; what it came to is added to @s. */
+/* Ask each model of @busy, a mask, @requests times; add the figures to @s. */
 void why_load(struct why_arm *a, u32 busy, u32 requests, struct why_sum *s);
 void why_sum_add(struct why_sum *s, const struct why_sum *more);
 void why_sum_free(struct why_sum *s);
 
-/* CPU seconds a second of each program of the first daemon, while nobody asks. */
+/* CPU seconds a second of each program of the first daemon, while all models are idle. */
 #define WHY_IDLE_MAX	8u
 struct why_idle {
 	u32	nr;

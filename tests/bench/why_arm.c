@@ -2,12 +2,11 @@
 /*
  * why_arm.c - two models on one machine, with one pool or with a half each
  *
- * What is asked of a model comes from chats.c; what that came to is told by
- * the clients (tokens, times), by the servers (what they computed and found),
- * by the daemons (what they copied, what lay in the pool) and by the kernel
- * (CPU time of servers and daemons; that of the clients is not in it).
+ * Requests come from chats.c.  Figures come from the clients (tokens, times), the
+ * servers (tokens computed and found), the daemons (bytes copied, blocks in the
+ * pool) and the kernel (CPU time of servers and daemons, not of clients).
  *
- * The pool is looked at ten times a second.
+ * The use of the pool is read ten times a second.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -67,7 +66,7 @@ void why_stop(struct why_arm *a)
 		bench_daemon_stop(&a->hold[i]);
 }
 
-/* ---- what daemons say ---- */
+/* ---- the daemons' files ---- */
 
 static void ask(const struct bench_daemon *d, const char *what,
 		struct seq_file *text)
@@ -148,7 +147,7 @@ static double servers_cpu(const struct why_arm *a)
 			bench_cpu_ns(a->rt[1].pid)) / 1e9;
 }
 
-/* What servers have counted so far; kept from before a load for after it. */
+/* Counters of servers and daemons; compared before and after a load. */
 struct counts {
 	double	found, computed, again, swapped, cpu, cpu_mm;
 };
@@ -266,7 +265,7 @@ void why_sum_free(struct why_sum *s)
 	*s = (struct why_sum){ 0 };
 }
 
-/* ---- nobody asks ---- */
+/* ---- idle ---- */
 
 static void comm_of(pid_t pid, char *name, size_t max)
 {
