@@ -5,16 +5,16 @@
  *	fuzz_X ROUNDS SEED FILE..	replay, then mutate ROUNDS times
  *	fuzz_X --pack FILE DIR		files of a directory in one: the shortest,
  *					pack_bytes() of them
- *	fuzz_X --unpack FILE DIR	and back, for the fuzzers
+ *	fuzz_X --unpack FILE DIR	the inverse, for the fuzzers
  *	fuzz_X --words FILE		the target's words as their dictionary
  *	fuzz_X --max			bytes of an input at most
  *
  * A FILE is one input, or a pack: PACK_MAGIC, then for each input its length
- * in four bytes, low first, and its bytes.  A mutated input is one or two of
- * those read, with a few bytes changed, left out or put in, or what the target
- * makes of them (struct fuzz_own): it finds what lies close to the corpus, not
- * more.  On a broken law the input that did it is written to crash-X in the
- * working directory.
+ * in four bytes, low first, and its bytes.  A mutated input is one or two of the
+ * inputs that were read, with a few bytes changed, left out or put in, or it is
+ * made by the target (struct fuzz_own): it reaches code close to the corpus, no
+ * more.  An input that breaks a law is written to crash-X in the working
+ * directory.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -59,7 +59,7 @@ void fuzz_scar(struct fuzz *f, void *to, u32 bytes)
 {
 	u8 n = fuzz_u8(f);
 
-	/* Most are left as they are, or nothing would ever be right. */
+	/* Most records must not change, or none would ever be right. */
 	for (n = n < 224 ? 0 : n - 223; n && bytes; n--) {
 		u32 at = fuzz_u8(f) % bytes;
 
@@ -72,7 +72,7 @@ u32 fuzz_count_fds(int from)
 	u32 nr = 0;
 	int fd;
 
-	/* The kernel gives the lowest: past a gap of this there are none. */
+	/* The kernel gives the lowest free one: no gap is larger than this. */
 	for (fd = from; fd < from + 64; fd++)
 		nr += fcntl(fd, F_GETFD) >= 0;
 	return nr;
@@ -91,12 +91,12 @@ struct input {
 
 static struct input inputs[INPUTS_MAX];
 static u32 nr_inputs;
-static u32 nr_packed;		/* of those, up to the last of a pack */
+static u32 nr_packed;		/* inputs up to the end of the last pack */
 static const u8 *current;
 static size_t current_len;
 static u64 rng;
 
-/* ---- what the target says of itself ---- */
+/* ---- properties of the target ---- */
 
 static u32 input_max(void)
 {
@@ -275,7 +275,7 @@ u32 fuzz_draw(u32 n)
 	return n ? (u32)((rng >> 33) % n) : 0;
 }
 
-/* Most inputs of a pack are refused, and files behind it sound: half and half. */
+/* Most inputs of a pack are refused, files after it are valid: half of each. */
 const u8 *fuzz_input(size_t *len)
 {
 	const u32 from = nr_packed < nr_inputs && fuzz_draw(2) ? nr_packed : 0;
@@ -383,7 +383,7 @@ static int replay(u64 rounds, char **paths)
 	return 0;
 }
 
-/* As libFuzzer and AFL++ read them: "word", other bytes as \xNN. */
+/* Write them as libFuzzer and AFL++ read them: "word", other bytes as \xNN. */
 static int words_write(const char *path)
 {
 	const u32 nr = &fuzz_own ? fuzz_own.nr_words : 0;

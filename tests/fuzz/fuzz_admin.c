@@ -4,16 +4,16 @@
  *
  * An input is a few connections, each with one message and its descriptors: a
  * request of the list below with other bytes spliced in, or any bytes.  admin.c,
- * admin/set.c and what adds and removes swap areas answer as in the daemon; a
- * swapd is connected, which says what the input says, or nothing.
+ * admin/set.c and the code for swap areas answer as in the daemon.  A swapd is
+ * connected; the input chooses its answers, or that it gives none.
  *
- * Laws: an answer is `ok TEXT`, `error N TEXT` or `progress TEXT`; no line of
- * the log is two; no descriptor is left when all is over.
+ * Laws: an answer is `ok TEXT`, `error N TEXT` or `progress TEXT`; no message of
+ * the log has two lines; no descriptor is left at the end.
  */
 #include <fcntl.h>
 #include <sys/socket.h>
 
-/* For struct admin and its functions: its object is not linked then. */
+/* For struct admin and its functions; its object is not linked then. */
 #include "kvmm/ipc/admin/admin.c"
 
 #include "tests/fuzz/inproc.h"
@@ -45,7 +45,7 @@ static struct {
 static struct client client;
 static int swapd = -1;		/* its end of the control socket */
 
-/* Domains are looked for by the names that the files show. */
+/* Domains are found by their names in the files. */
 static int source_call(void *arg, void (*fn)(struct core *core, void *fn_arg),
 		       void *fn_arg)
 {
@@ -79,7 +79,7 @@ static void setup(void)
 	FUZZ_LAW(inproc->views.proc, "no files");
 }
 
-/* ---- what comes back ---- */
+/* ---- answers ---- */
 
 static void judge_answer(const char *text)
 {
@@ -130,7 +130,7 @@ static size_t request_read(struct fuzz *f, char *buf, size_t len)
 	return max(n, at + more);
 }
 
-/* swapd answers for an area, in time or not, and right or not. */
+/* swapd answers for an area: in time or late, right or wrong. */
 static void swapd_says(struct fuzz *f)
 {
 	struct swapd_answer a = {

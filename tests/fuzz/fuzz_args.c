@@ -3,17 +3,17 @@
  * fuzz_args.c - segment C, and a client that writes it while it is read
  *
  * The real serve.c, from the rings through the core and back, on segments of
- * ordinary memory.  serve.c is compiled into this file with every atomic load
- * announced first, since all that it reads of a client goes through one: an
- * input says before which load which bytes of C change, entries, arguments and
- * indices alike.  So a second thread of the client is as fast as it likes, and
- * every input is the same each time.
+ * ordinary memory.  serve.c reads a client's memory only by atomic loads.  It is
+ * compiled into this file with a hook before each of them: an input says before
+ * which load which bytes of C change (entries, arguments and indices alike).  So
+ * a second thread of the client is as fast as it likes, and every input is the
+ * same each time.
  *
  * Laws: no word of an entry or of its arguments is loaded twice for one
  * request, no index twice in one turn; as many answers as requests; results lie
  * inside their area and not over others that are not consumed; at the end all
- * memory comes back.  What is loaded in another way the sanitizers see by what
- * it leads to: C and the copy of the arguments end where their blocks do.
+ * memory comes back.  Other loads are left to the sanitizers: C and the copy of
+ * the arguments end where their heap blocks do.
  */
 #include <kvmm/types.h>
 
@@ -33,13 +33,13 @@ static void before_load(const volatile void *p);
 #define SQE_OFF		256u
 #define ARG_OFF		(SQE_OFF + SQES * (u32)sizeof(struct kvmm_sqe))
 #define C_BYTES		(ARG_OFF + ARGS)
-/* A FORK reserves all of it, so results meet soon. */
+/* A FORK reserves all of it, so results collide soon. */
 #define RESULTS		(16u << 10)
 #define TURNS		64u
 #define CHANGES		8u
 #define OPS		64u
 
-/* Segment D, and what the other side makes of it. */
+/* Segment D, and the state of the client that reads it. */
 struct other {
 	struct kvmm_daemon_ctl	dctl;
 	struct kvmm_cqe		cqes[CQES];
@@ -69,12 +69,12 @@ static u64 dirty_of[CLIENTS][1];
 
 /* ---- loads ---- */
 
-/* Of the client that is served; NULL: nobody's. */
+/* Segment C of the client that is served, or NULL. */
 static char *watched;
 static u32 loads;
-static u32 request;		/* which one of this input */
-static u32 slot;		/* and where its entry lies */
-static u32 seen[C_BYTES / 8];	/* for which request it was loaded last */
+static u32 request;		/* number of the present one in this input */
+static u32 slot;		/* slot of its entry */
+static u32 seen[C_BYTES / 8];	/* number of the request that loaded the word last */
 static u32 index_loads[2];
 
 static struct {
@@ -96,7 +96,7 @@ static void judge_load(u32 off)
 				 head ? "cq_head" : "sq_tail");
 		return;
 	}
-	/* Those of one turn lie behind each other: another slot, another one. */
+	/* Entries of one turn are in order: another slot is another request. */
 	if (off < ARG_OFF && (off - SQE_OFF) / sizeof(struct kvmm_sqe) != slot) {
 		slot = (off - SQE_OFF) / (u32)sizeof(struct kvmm_sqe);
 		request++;
@@ -121,7 +121,7 @@ static void before_load(const volatile void *p)
 	}
 }
 
-/* Before which loads C changes: the numbers rise. */
+/* Read before which loads C changes; the numbers rise. */
 static void changes_read(struct fuzz *f)
 {
 	u32 load = 0, i;
@@ -136,7 +136,7 @@ static void changes_read(struct fuzz *f)
 		changes[i].load = load;
 		changes[i].bytes = (u8)(1u << (how & 3));
 		changes[i].at = (u32)fuzz_u16(f) % (C_BYTES - 8);
-		/* Mostly the entries. */
+		/* Mostly entries. */
 		if (how & 4)
 			changes[i].at = SQE_OFF + changes[i].at %
 					(ARG_OFF - SQE_OFF);
@@ -200,8 +200,10 @@ static void setup(void)
 {
 	u32 i;
 
-	/* As large as what a client can have copied, and no larger. */
-	/* What was mapped for it is not given back. */
+	/*
+	 * As large as the copy of a client's arguments, and no larger.  The
+	 * mapping that it replaces is not freed.
+	 */
 	inproc->mm.args = aligned_alloc(8, ARGS);
 	FUZZ_LAW(inproc->mm.args, "no memory");
 	for (i = 0; i < CLIENTS; i++)
@@ -218,7 +220,7 @@ static bool is_active(u32 i)
 	return inproc->mm.active & BIT_ULL(i);
 }
 
-/* ---- what clients do ---- */
+/* ---- acts of clients ---- */
 
 static void put(u32 i, const struct kvmm_sqe *sqe, u32 arg_off)
 {
@@ -248,7 +250,7 @@ static void ev_put(struct fuzz *f, u32 i)
 	put(i, &sqe, at);
 }
 
-/* What an honest client answers to what it was sent or asked back. */
+/* Acknowledge extents that were sent or revoked, as an honest client does. */
 static void ev_ack(u32 i)
 {
 	struct kvmm_ack_arg *a =
@@ -330,7 +332,7 @@ static void take_answers(u32 i)
 
 		FUZZ_LAW(q->status <= 0 && q->nr <= CORE_MAX_BATCH,
 			 "status %d, %u records", q->status, q->nr);
-		/* The smallest record: what was written is at least that. */
+		/* Results have at least the size of the smallest record. */
 		size = q->nr * (u32)sizeof(struct kvmm_seq_res);
 		judge_result(o, i, at, q->result_off, size);
 		take_handles(o, q, results_of[i]);
@@ -345,7 +347,7 @@ static void ev_turn(struct fuzz *f, u32 i)
 
 	if (!is_active(i))
 		return;
-	/* An honest reader has consumed all; others nothing, or lie. */
+	/* An honest reader has consumed all results; others none, or they lie. */
 	if (how & 1) {
 		o->consumed = o->taken;
 		c->ring.ctl->cq_head = o->consumed;
@@ -367,7 +369,7 @@ static void ev_turn(struct fuzz *f, u32 i)
 	FUZZ_LAW(c->ring.sq.head == c->ring.cq.tail, "%u requests, %u answers",
 		 c->ring.sq.head, c->ring.cq.tail);
 	FUZZ_LAW(o->dctl.cq_tail == c->ring.cq.tail, "unpublished answers");
-	/* What it says to have consumed may be overwritten. */
+	/* Results that it reports as consumed may be overwritten. */
 	o->consumed = c->ring.cq.head;
 	take_answers(i);
 }
@@ -427,7 +429,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	request = 0;
 	for (i = 0; f.left && i < TURNS; i++)
 		play(&f);
-	/* Before the end, or after it: it costs as much as all else. */
+	/* Check before the end, or after it: a check costs as much as all else. */
 	if (size % 4)
 		inproc_check();
 	end_all();

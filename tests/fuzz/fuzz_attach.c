@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_attach.c - what comes in on the attach socket, to the real shell
+ * fuzz_attach.c - messages on the attach socket, to the real shell
  *
- * An input is a list of events around connections: one comes, a message with
+ * An input is a list of events of connections: one is opened, a message with
  * descriptors arrives on it (an attach request with some bytes changed, or any
- * bytes), it hangs up, its process ends, time is up.  The code is kvmm/ipc/clients
- * as the daemon has it, over real sockets, down to the
- * core; only who is at the other end is made up.
+ * bytes), it hangs up, its process ends, time is up.  The code is
+ * kvmm/ipc/clients as in the daemon, over real sockets, down to the core; only
+ * the processes at the other end are made up.
  *
- * Laws: an answer is a refusal with one line of words, or lays out two
- * segments in which nothing overlaps and nothing lies outside; when all are gone
- * the core knows nobody, the walkers find nothing, no descriptor is left.
+ * Laws: an answer is a refusal with one line of text, or lays out two segments
+ * in which nothing overlaps and nothing lies outside.  When all connections are
+ * gone the core knows no client, the walkers find no fault, no descriptor is left.
  */
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
@@ -21,7 +21,7 @@
 #define PEERS	5u
 #define EVENTS	24u
 
-/* The other ends. */
+/* The other ends of the connections. */
 static struct peer {
 	struct client	*c;
 	int		sock;
@@ -101,7 +101,7 @@ static void judge_answer(const struct kvmm_attach_rep *r, ssize_t n)
 		 r->status, r->text);
 }
 
-/* Take what was answered. */
+/* Read and judge an answer. */
 static void peer_read(struct peer *p)
 {
 	struct kvmm_attach_rep rep;
@@ -117,7 +117,7 @@ static void peer_read(struct peer *p)
 
 /* ---- events ---- */
 
-/* A connection, as client_admit() takes it in. */
+/* Open a connection, as client_admit() takes it in. */
 static void ev_connect(struct peer *p, u8 b)
 {
 	struct client *c;
@@ -151,7 +151,7 @@ static void peer_event(struct peer *p, u32 events)
 	peer_read(p);
 }
 
-/* Most are nearly right, or nothing past the first word would be reached. */
+/* Most messages are nearly right, or no code past the first check would be reached. */
 static void ev_message(struct fuzz *f, struct peer *p, u8 b)
 {
 	struct kvmm_attach_req req;
@@ -287,7 +287,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	for (i = 0; i < PEERS; i++)
 		peers[i] = (struct peer){ .sock = -1 };
 	close(inproc_some_fd(0));
-	/* Of this input: fuzzers open files of their own, between two. */
+	/* Count now: between two inputs a fuzzer opens files of its own. */
 	fds = fuzz_count_fds(0);
 	for (i = 0; f.left && i < EVENTS; i++)
 		play(&f);

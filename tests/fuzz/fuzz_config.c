@@ -2,8 +2,8 @@
 /*
  * fuzz_config.c - config.json and generation_config.json of any bytes
  *
- * The input is written as both files of a folder.  A configuration that is
- * refused must say so in one line that names the file; one that is taken must
+ * The input is written as both files of a folder.  A refusal of a configuration
+ * must be one line that names the file.  A configuration that is accepted must
  * have sizes that the rest of the loader may rely on, frequencies that can be
  * computed, and tensors that can be counted.
  */
@@ -30,7 +30,7 @@ static void dir_remove(void)
 	rmdir(dir);
 }
 
-/* One file under both names. */
+/* Write one file under both names. */
 static void file_write(const u8 *data, size_t size)
 {
 	static int fd = -1;
@@ -64,7 +64,7 @@ static int count(void *arg, const struct weight_place *p)
 	return 0;
 }
 
-/* What the rest of the loader relies on. */
+/* Check the properties that the rest of the loader relies on. */
 static void check_taken(const struct model_config *c)
 {
 	float freq[KERN_MAX_HEAD_DIM / 2];
@@ -114,7 +114,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-/* ---- by itself ---- */
+/* ---- own mutations ---- */
 
 static const char * const words[] = {
 	"0", "1", "-1", "2", "16", "64", "1e30", "4294967296", "0.5", "null",
@@ -135,7 +135,7 @@ static size_t value_end(const u8 *buf, size_t len, size_t at)
 	return at;
 }
 
-/* Another word in place of a value, or anywhere. */
+/* Put a word in place of a value, or anywhere. */
 static size_t mutate(u8 *buf, size_t len, size_t max)
 {
 	const char *w = words[fuzz_draw(ARRAY_SIZE(words))];

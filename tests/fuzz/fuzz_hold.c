@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_hold.c - records of a kvmm that was taken over, to the real hold
+ * fuzz_hold.c - records of a compromised kvmm, to the real hold
  *
- * kvmm starts as it should and deposits its lock and its sockets.  Then it is
- * somebody else's: an input is a list of messages, records with any fields and
- * bytes that are none, each with some of the descriptors such a process could
- * have, its own and an operator's.  After each hold does its work; at the end
- * kvmm is gone, and hold hands over what it kept, or removes its names.
+ * kvmm starts as it should and deposits its lock and its sockets.  From then on
+ * it is compromised.  An input is a list of messages: records with any fields,
+ * and bytes that are no record, each with some of the descriptors such a process
+ * could have, its own and an operator's.  After each message hold does its work.
+ * At the end kvmm is gone, and hold hands over its records, or removes its names.
  *
- * Laws: hold, which is root, removes no name but those that the honest start
- * brought; it keeps no more than it has room for; what it was sent and does not
- * keep is closed.
+ * Laws: hold, which is root, removes only names that the honest start brought; it
+ * keeps no more records than it has room for; it closes descriptors that it does
+ * not keep.
  */
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -18,7 +18,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-/* Two of its names are the daemon's too: they come from here. */
+/* Two of its names are the daemon's too; these definitions are used. */
 #include "kvmm/hold/swap.c"
 #include "kvmm/hold/store.c"
 
@@ -84,7 +84,7 @@ static void make_names(void)
 		snprintf(names[i], sizeof(names[i]), "%s/%s", dir, name[i]);
 		own[i] = i ? bind_at(names[i]) : file_at(name[i]);
 	}
-	/* What a daemon may have been given, or could make for itself. */
+	/* Descriptors that a daemon may have been given, or could make for itself. */
 	others[0] = open("/dev/null", O_RDWR | O_CLOEXEC);
 	others[1] = file_at("swapfile");
 	others[2] = file_at("run/attach.sock.lock2");
@@ -107,7 +107,7 @@ static bool on_unlink(const char *path)
 	return false;
 }
 
-/* One message with as many descriptors; the kernel may refuse it. */
+/* Send one message with @nr descriptors; the kernel may refuse it. */
 static void say(int sock, const void *buf, size_t len, const int *fds, u32 nr)
 {
 	union {
@@ -160,7 +160,7 @@ static void ev_message(struct fuzz *f, int sock)
 	r.kind = fuzz_u8(f) % (HOLD_SIZE + 2);
 	r.index = fuzz_number(f) & (how & 8 ? 3u : UINT32_MAX);
 	r.generation = fuzz_u8(f);
-	/* No io_uring: it is made by root, and costs time. */
+	/* No io_uring: root makes it, and it costs time. */
 	r.value = (fuzz_u64(f) & ~0xff0000ull) | SWAPD_ENGINE_SYNC << 16;
 	nr = how >> 4;
 	nr = nr < 4 ? 0 : nr < 13 ? 1 : nr - 11;
@@ -200,7 +200,7 @@ static void play(struct fuzz *f, struct store *st, struct swap *sw, int *sv)
 	FUZZ_LAW(store_receive(st, sv[0]) >= 0, "kvmm is there");
 	for (i = 0; f->left && i < MESSAGES; i++) {
 		ev_message(f, sv[1]);
-		/* An empty message is an end, as hold sees it. */
+		/* hold takes an empty message as the end of kvmm. */
 		if (store_receive(st, sv[0]) < 0)
 			break;
 		FUZZ_LAW(st->nr <= HOLD_RECORDS, "%u records", st->nr);

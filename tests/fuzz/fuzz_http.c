@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_http.c - what a stranger sends to the server, up to where work begins
+ * fuzz_http.c - bytes of an untrusted client to the server, up to where work begins
  *
- * The first byte of an input says what the others are: a connection's bytes, or
- * a body for one of the paths that take one.  A connection is a head, a body by
- * its length or in chunks, and then whatever its path makes of the body; the
- * chunks are decoded twice, at once and in pieces of sizes that the second byte
- * says, which must come to the same.
+ * The first byte of an input says how the others are used: as the bytes of a
+ * connection, or as a body for one of the paths that take one.  A connection is a
+ * head, a body by its length or in chunks, and then the work of its path on the
+ * body.  Chunks are decoded twice, at once and in pieces of a size that the second
+ * byte says: the results must be equal.
  *
  * Laws: a refusal has a status that the server knows, a phrase, and as an error
- * in JSON that can be parsed; what is accepted keeps every limit that the engine
- * and the answers rely on; an answer about tokens counts right.
+ * in JSON that can be parsed; an accepted request keeps every limit that the
+ * engine and the answers rely on; an answer about tokens counts right.
  *
  * For a fuzzer: make fuzz T=http, or, without the rest of the tree,
  *	clang -g -O1 -fsanitize=fuzzer,address,undefined -DFUZZ_LIB -Iinclude -I. \
@@ -171,7 +171,7 @@ static void body_read(u32 which, const u8 *data, size_t size)
 		API_COMPLETION, API_CHAT, API_TOKENIZE, API_DETOKENIZE,
 	};
 	const enum api_kind kind = kinds[which % ARRAY_SIZE(kinds)];
-	/* In memory of its own, so that reading outside is seen. */
+	/* In a heap block of this size, so that the sanitizers see reads outside. */
 	char *body = malloc(size ? size : 1);
 
 	if (!body)
@@ -186,7 +186,7 @@ static void body_read(u32 which, const u8 *data, size_t size)
 
 /* ---- a connection ---- */
 
-/* Decode @n bytes in pieces of @step; Return: as http_chunks_push(). */
+/* Decode @n bytes in pieces of @step.  Return: as http_chunks_push(). */
 static int chunks_take(const char *p, size_t n, size_t step, size_t *used,
 		       struct text *out)
 {
@@ -255,7 +255,7 @@ static void check_head(const struct http_head *h, const char *p, size_t n)
 		 h->bearer_len);
 	FUZZ_LAW(!h->chunked || !h->length, "%llu", (unsigned long long)h->length);
 	FUZZ_LAW(h->method < HTTP_NR_METHODS, "%d", h->method);
-	/* What is repeated of it must leave the answer's head whole. */
+	/* Parts of the request that are repeated must leave the answer's head whole. */
 	http_write_head(&t, &a);
 	FUZZ_LAW(http_find_head(t.p, t.len) == t.len, "%.*s", (int)t.len, t.p);
 	text_free(&t);

@@ -2,14 +2,13 @@
 /*
  * fuzz_safetensors.c - safetensors files of any bytes
  *
- * The input is a file.  One that is refused must say so in one line that names
- * it; one that is taken must keep what is promised of it: every byte of every
+ * The input is a file.  A refusal must be one line that names the file.  A file
+ * that is accepted must keep the promises of st_open(): every byte of every
  * tensor can be read, sizes fit, names are in order.
  *
- * The first two bytes of an input say how long the header is and how many
- * zeros follow the input, so that a mutation of the text does not end at the
- * length in front of it; unless the first is 255: then all the rest is the
- * file as it is.
+ * The first two bytes of an input say how long the header is and how many zeros
+ * follow the input, so that a mutated text still has the right length in front
+ * of it.  If the first byte is 255 the bytes after the second are the file.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,7 +22,7 @@
 static int fd = -1;
 static u64 nr_taken;
 
-/* The input as a file; returns its length. */
+/* Write the input as a file.  Return: its length. */
 static size_t file_write(const u8 *data, size_t size)
 {
 	static const u8 zeros[255 * 8];
@@ -49,7 +48,7 @@ static size_t file_write(const u8 *data, size_t size)
 	return len;
 }
 
-/* What st_open() promises of a file that it took. */
+/* Check the promises of st_open() for an accepted file. */
 static void check_taken(const struct st_file *f, size_t size)
 {
 	const struct st_tensor *t;
@@ -100,9 +99,9 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-/* ---- by itself ---- */
+/* ---- own mutations ---- */
 
-/* Pieces that headers are made of, right and wrong */
+/* Pieces of headers, right and wrong */
 static const char * const words[] = {
 	"{", "}", "[", "]", ":", ",", "\"", "\"dtype\":", "\"shape\":",
 	"\"data_offsets\":", "\"__metadata__\":", "{\"a\":\"b\"}", "\"F32\"",
@@ -112,7 +111,7 @@ static const char * const words[] = {
 	"null", "true", "\\u0000", "\\ud800", "\xff", " ", "\"a\"", "\"b\"",
 };
 
-/* @n tensors in order, mostly sound; returns the length, *bytes is the data. */
+/* Write @n tensors in order, mostly valid; *bytes: data.  Return: the length. */
 static size_t header(char *buf, u32 n, u32 *bytes)
 {
 	u32 at = 0, size, i;
@@ -130,7 +129,7 @@ static size_t header(char *buf, u32 n, u32 *bytes)
 	return len;
 }
 
-/* One of those read, or a new one. */
+/* An input that was read, or a new one. */
 static size_t begin(u8 *buf, size_t max)
 {
 	size_t len;

@@ -2,12 +2,12 @@
 /*
  * fuzz_sqe.c - requests of several clients to the real core
  *
- * An input is a play: each byte of it begins an event.  Most are requests of
- * one of the clients, through core_req_check() and core_req_execute(); the
- * others are what happens around them: memory is made or not, copies and
- * transfers end or fail in any order, time passes, clients die, an operator
- * changes something.  The walkers run after every few events and at the end,
- * when everybody is gone and all memory must have come back.
+ * An input is a list of events, each begun by a byte.  Most are requests of one
+ * of the clients, through core_req_check() and core_req_execute().  The others
+ * are events around them: memory is made or not, copies and transfers end or fail
+ * in any order, time passes, clients die, an operator changes a setting.  The
+ * walkers run after every few events and at the end, when all clients are gone
+ * and all memory must have come back.
  */
 #include "tests/fuzz/shell.h"
 
@@ -28,7 +28,7 @@ static void ev_request(struct fuzz *f)
 		return;
 	fuzz_request(f, cl->seqs, SHELL_SEQS, cl->handles, cl->nr_handles,
 		     &cl->step, &sqe, shell.args);
-	/* What serve.c lets through; it bounds the arguments itself. */
+	/* As serve.c, which bounds the arguments itself. */
 	sqe.arg_len = min(sqe.arg_len, SHELL_ARGS);
 	sqe.number = fuzz_u8(f) == 255 ? fuzz_u64(f) : cl->number + 1;
 	if (sqe.number > cl->number && sqe.number < UINT64_MAX - 1)
@@ -167,7 +167,7 @@ static void play(struct fuzz *f)
 		ev_death(f);
 }
 
-/* The core's orders to kill are carried out, sooner or later. */
+/* Carry out the core's orders to kill, sooner or later. */
 static void bury(void)
 {
 	u32 i;
@@ -179,7 +179,7 @@ static void bury(void)
 		}
 }
 
-/* Two that share a domain, one of another tenant; the first area. */
+/* Two clients that share a domain, one of another tenant; the first area. */
 static void setup(void)
 {
 	struct kvmm_attach_req req;
@@ -207,7 +207,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		bury();
 		shell_check();
 	}
-	/* Before the end, or after it: it costs as much as all else. */
+	/* Check before the end, or after it: a check costs as much as all else. */
 	if (size % 4)
 		shell_check();
 	shell_end();

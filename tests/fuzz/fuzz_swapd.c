@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_swapd.c - what a swapd that was taken over writes, to the real kvmm
+ * fuzz_swapd.c - writes of a compromised swapd, to the real kvmm
  *
  * kvmm has written blocks of sequences to an area, or is about to, and swapd is
- * the input: it writes any index, any completion and any carrier into the
- * shared memory, answers on the control socket with any message, dies and is
- * buried by hold, comes again.  tiers/swap.c and kvmm/ipc/swap are the
- * daemon's; the core below orders the requests by itself.
+ * the input.  It writes any index, any completion and any carrier into the shared
+ * memory, answers on the control socket with any message, dies and is buried by
+ * hold, comes again.  tiers/swap.c and kvmm/ipc/swap are the daemon's; the core
+ * below orders the requests by itself.
  *
- * Laws: a request is over once, and only one that is open; what the core has of
- * the area stays consistent; when swapd is gone and all is drained, nothing is
- * left unfinished and all memory comes back.
+ * Laws: a request is over once, and only one that is open; the core's records of
+ * the area stay consistent; when swapd is gone and all requests are drained, none
+ * is left unfinished and all memory comes back.
  */
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -85,7 +85,7 @@ static void settle(void)
 	}
 }
 
-/* A sequence of 40 tokens, three blocks, computed. */
+/* Compute a sequence of 40 tokens, three blocks. */
 static void compute(u32 i)
 {
 	struct kvmm_open_arg open = { .prompt_len = 40, .max_tokens = 8 };
@@ -221,7 +221,7 @@ static void start(void)
 	answer_right(SWAPD_AREA_ADD, 0);
 }
 
-/* ---- what a swapd does that is somebody else's ---- */
+/* ---- acts of a compromised swapd ---- */
 
 static void ev_answer(struct fuzz *f)
 {
@@ -242,7 +242,7 @@ static void ev_answer(struct fuzz *f)
 	answer(&a);
 }
 
-/* Ids that are open, or were, or never will be. */
+/* The id of a request: open, finished, or never used. */
 static u64 some_id(struct fuzz *f)
 {
 	const struct swap_mm *sw = &inproc->swap;
@@ -314,7 +314,7 @@ static void ev_index(struct fuzz *f)
 		ctl->swapd_sleeps = v;
 		break;
 	case 5:
-		/* It has done what it found. */
+		/* It has done all requests that it found. */
 		ctl->req_head = ctl->req_tail;
 		break;
 	default:
@@ -363,13 +363,13 @@ static void ev_hold(struct fuzz *f)
 	else if ((b & 7) < 4)
 		swapd_comes();
 	else if (gen != generation || swapd < 0)
-		/* Only of a dead one, as hold keeps it. */
+		/* Only for a dead swapd, as hold does. */
 		hold_says(b & 1 ? HOLD_SWAP_OLD_CQE : HOLD_SWAP_DRAINED, gen,
 			  some_id(f), b & 16 ? some_status(f) :
 			  (s32)fuzz_number(f));
 }
 
-/* One turn; a request that swapd has is over only when its own id was said. */
+/* A turn of kvmm: a request that swapd has ends only by a completion with its id. */
 static void turn(void)
 {
 	static u64 issued[SWAP_ENTRIES];

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * fuzz_swapio.c - what a kvmm that was taken over writes, to the real swapd
+ * fuzz_swapio.c - writes of a compromised kvmm, to the real swapd
  *
- * An input is a list of events around the shared rings: requests that could be
- * meant with some bytes changed, any index, transfers that the kernel ends in
- * any way and order, areas that come and go.  io.c, pick.c, depth.c and slot.c
- * are swapd's; the disk is the input.
+ * An input is a list of events around the shared rings: plausible requests with
+ * some bytes changed, any index, transfers that the kernel ends in any way and
+ * order, areas that come and go.  io.c, pick.c, depth.c and slot.c are swapd's;
+ * the disk is the input.
  *
  * Laws: no transfer leaves the host pool or its area; a request is over once;
- * when kvmm breaks the contract swapd ends, which is all it may do then.  The
- * host pool ends where its block does, so the sanitizers see every other byte.
+ * when kvmm breaks the contract swapd may only end.  The host pool ends where its
+ * heap block does, so the sanitizers see accesses past it.
  */
 #include "swapd/crc32c.h"
 #include "swapd/daemon.h"
@@ -50,7 +50,7 @@ static void make(void)
 	s.opt.completion_fd = UINT32_MAX;
 }
 
-/* As after START, with all areas there. */
+/* The state after START, with all areas. */
 static void begin(void)
 {
 	u32 i;
@@ -161,7 +161,7 @@ static void ev_ends(struct fuzz *f)
 	inflight[n] = inflight[--nr_inflight];
 	res = b < 160 ? (s64)lead->go.len : b < 200 ? -EIO :
 	      b < 220 ? -ENOSPC : (s64)(fuzz_u16(f) % (lead->go.len + 1));
-	/* What a read brings is whatever lies there. */
+	/* A read brings any bytes, now and then a right slot. */
 	if (lead->req.op == SWAPD_READ && b & 1)
 		slot_seal(s.pool + lead->req.host_off, &lead->req,
 			  s.area[lead->req.area].uuid);
@@ -182,7 +182,7 @@ static void play(struct fuzz *f)
 	else if (b < 206)
 		s.area[b % AREAS].state = SD_AREA_DYING;
 	else if (b < 236)
-		/* kvmm has seen all answers. */
+		/* kvmm has consumed all answers. */
 		s.ctl->cpl_head = s.ctl->cpl_tail;
 	else
 		io_look_slow(&s);

@@ -3,8 +3,8 @@
  * fuzz_template.c - chat templates of any bytes
  *
  * The input is a template; it is rendered with small limits and with variables
- * of every type.  An error must have its words and come in one line, a text
- * must come without one.
+ * of every type.  An error must have a text of one line, a result must come
+ * without one.
  */
 #include <jansson.h>
 #include <stdio.h>
@@ -48,9 +48,9 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-/* ---- by itself ---- */
+/* ---- own mutations ---- */
 
-/* Pieces that the language is made of */
+/* Pieces of the language */
 static const char * const words[] = {
 	"{{", "}}", "{%", "%}", "{#", "#}", "{%-", "-%}", "{{-", "-}}", "+%}",
 	" if ", " else ", " for ", " in ", " set ", " macro ", " endif ",
@@ -63,7 +63,7 @@ static const char * const words[] = {
 	"%s", "{}", ".format(", "\xc3\xa9", "\xff", "|safe", "|indent",
 };
 
-/* Some of those read, one behind another. */
+/* Some inputs that were read, one behind another. */
 static size_t begin(u8 *buf, size_t max)
 {
 	size_t len = 0, n;

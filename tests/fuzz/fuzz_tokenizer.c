@@ -3,16 +3,16 @@
  * fuzz_tokenizer.c - tokenizer files of any bytes
  *
  * The input is the files of a folder, each up to a NUL, and then the text to
- * encode: tokenizer.json and tokenizer_config.json; or behind a first 'P', which
- * begins no JSON, vocab.json and merges.txt and what may stand beside them.  A
- * file of no bytes is missing.  Two bytes that JSON has no use for stand for a
- * lot of it, so that whole vocabularies are short inputs: 1 for the tokens of
- * all bytes as ByteLevel spells them, with ids from 0 on, 2 as ByteFallback
- * does, from 3 on.
+ * encode.  The files are tokenizer.json and tokenizer_config.json; or, behind a
+ * first 'P', which begins no JSON, vocab.json and merges.txt and the files that
+ * may stand beside them.  An empty file is missing.  Two bytes that JSON does not
+ * use stand for long pieces of it, so that whole vocabularies are short inputs: 1
+ * for the tokens of all bytes as ByteLevel spells them, with ids from 0 on, 2 as
+ * ByteFallback does, from 3 on.
  *
- * A file that is refused must be so in one line that names it; one that is
- * taken must encode the text to ids of its vocabulary or refuse it with a
- * number it is allowed to, and must decode any ids to whole characters.
+ * A refusal of a file must be one line that names it.  An accepted tokenizer must
+ * encode the text to ids of its vocabulary, or refuse it with an error number it
+ * is allowed to use, and must decode any ids to whole characters.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -107,7 +107,7 @@ static size_t put_bytes(char *to, bool level)
 	return len;
 }
 
-/* What a file of the input stands for; what there is no room for is cut. */
+/* Expand a file of the input; a file that is too long is cut. */
 static size_t file_expand(char to[FILE_ROOM], const u8 *data, size_t size)
 {
 	size_t len = 0, i;
@@ -137,7 +137,7 @@ static void file_put(const char *name, const u8 *data, size_t size)
 		abort();
 }
 
-/* Write the files of an input; returns what is left of it, the text. */
+/* Write the files of an input.  Return: the rest of the input, the text. */
 static const u8 *files_put(const u8 *data, const u8 *end)
 {
 	const bool is_pair = data < end && *data == 'P';
@@ -197,7 +197,7 @@ static void encode(const struct tokenizer *tok, const char *text, size_t len)
 		if (n > 0)
 			decode(tok, ids, (size_t)n);
 	}
-	/* Ids as they come. */
+	/* Ids that no encoding made. */
 	for (k = 0; k < 64; k++)
 		ids[k] = (u32)k * 7 % (tokenizer_vocab_size(tok) + 2);
 	decode(tok, ids, k);
@@ -231,9 +231,9 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 }
 
 #ifndef FUZZ_LIB
-/* ---- by itself ---- */
+/* ---- own mutations ---- */
 
-/* Pieces that such files are made of */
+/* Pieces of these files */
 static const char * const words[] = {
 	"{", "}", "[", "]", ",", ":", "\"", "null", "true", "false", "0", "1",
 	"-1", "1e30", "16777215", "\"type\":", "\"BPE\"", "\"Sequence\"",

@@ -6,14 +6,14 @@
  * and kvmm/proc answer as in the daemon, from a core with a domain, a client
  * and sequences in several states.
  *
- * Laws: whatever came, the connection ends when its reader has read or hung up;
+ * Laws: after any bytes the connection ends when its reader has read or hung up;
  * the answer is `ok BYTES`, a newline and as many bytes, or one line that
- * begins with `error` and a number, with words.
+ * begins with `error` and a number, with a text.
  */
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
-/* For struct view and its function: its object is not linked then. */
+/* For struct view and its function; its object is not linked then. */
 #include "kvmm/ipc/view/view.c"
 
 #include "tests/fuzz/inproc.h"
@@ -185,7 +185,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	for (i = 0; i < PIECES && f.left && readers(); i++) {
 		u8 how = fuzz_u8(&f);
 
-		/* All that is left, or a piece; rarely with descriptors. */
+		/* All bytes that are left, or a piece; rarely with descriptors. */
 		n = how < 128 ? (u32)f.left : fuzz_u8(&f);
 		n = min(n, (u32)min(f.left, sizeof(piece)));
 		fuzz_bytes(&f, piece, n);
@@ -198,7 +198,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 		;
 	close(sock[1]);
 	judge_answer();
-	/* Who said too little, or waits, has hung up now. */
+	/* A reader that sent too little, or waits, has hung up now. */
 	if (!list_empty(&inproc->clients.readers))
 		view_on_sock(&inproc->views, &v->sock, EPOLLIN);
 	FUZZ_LAW(list_empty(&inproc->clients.readers),

@@ -5,7 +5,7 @@
  * struct daemon, the core and its arena are copied when they are set up, and
  * put back for the next input.  The queues between threads are empty then, so
  * their slots need no copy.  Descriptors that the daemon has from its start
- * stay; what an input opens it must close, and a target counts them.
+ * stay open; an input must close those that it opens, and a target counts them.
  */
 #include <fcntl.h>
 #include <sys/epoll.h>
@@ -31,7 +31,7 @@ static struct {
 } keeps[KEEPS];
 static u32 nr_keeps;
 
-/* ---- what the linker sends here ---- */
+/* ---- calls that the linker redirects ---- */
 
 int __wrap_mm_call(struct mm *m, void (*fn)(struct core *core, void *arg),
 		   void *arg);
@@ -66,7 +66,7 @@ static char *segment_take(size_t bytes)
 	}
 	base = aligned_alloc(4096, bytes);
 	FUZZ_LAW(base, "no memory");
-	/* As new; one that is used again need not be. */
+	/* Zeroed, as a new segment is; a used one need not be. */
 	memset(base, 0, bytes);
 	return base;
 }
@@ -159,7 +159,7 @@ static void make_config(struct daemon *d)
 	d->setup.dev.extent_size = INPROC_EXTENT;
 }
 
-/* Drawn at random otherwise, and then no input would be like another. */
+/* Fixed secrets: random ones would make each run of an input different. */
 static void make_tenants(struct daemon *d)
 {
 	u32 i;
@@ -198,7 +198,7 @@ static void inproc_make(void)
 	inproc_keep(d->mm.ghost_ends, d->setup.cfg.max_tenants);
 	inproc_keep(d->setup.core, core_struct_size());
 	inproc_keep(d->setup.arena, d->setup.arena_bytes);
-	/* What lies behind is not looked at before it is written. */
+	/* The records behind the head are not read before they are written. */
 	inproc_keep(d->mm.trace, sizeof(struct core_trace));
 	inproc_keep(d->extents.table, d->setup.nr_extents * sizeof(*d->extents.table));
 }
@@ -366,7 +366,7 @@ void inproc_send(int sock, const void *buf, size_t len, u32 nr_fds)
 		cm->cmsg_len = CMSG_LEN(nr_fds * sizeof(int));
 		memcpy(CMSG_DATA(cm), fds, nr_fds * sizeof(int));
 	}
-	/* What the kernel refuses nobody gets. */
+	/* Descriptors of a refused message go nowhere. */
 	if (sendmsg(sock, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
 		errno = 0;
 	for (i = 0; i < nr_fds; i++)

@@ -2,13 +2,13 @@
 /*
  * inproc.h - the daemon's shell in this process, without its threads
  *
- * A struct daemon with a real core, its queues and tables; nothing runs but
- * what a target calls.  The linker gives calls of mm_call() to this file, which
- * runs the function at once; those of segment_create() get ordinary memory.
+ * A struct daemon with a real core, its queues and tables; only calls of the
+ * target run.  The linker gives calls of mm_call() to this file, which runs the
+ * function at once; those of segment_create() get ordinary memory.
  *
- * As in shell.h the first inproc_begin() makes it all and keeps a copy, every
- * other one puts that back.  What a target keeps outside struct daemon and is to
- * be put back as well it names with inproc_keep().
+ * As in shell.h the first inproc_begin() makes all state and keeps a copy; later
+ * ones put the copy back.  A target names further state of its own with
+ * inproc_keep().
  */
 #ifndef TESTS_FUZZ_INPROC_H
 #define TESTS_FUZZ_INPROC_H
@@ -22,25 +22,25 @@
 #define INPROC_UIDS	3u	/* users whose secrets are drawn before */
 
 extern struct daemon *inproc;
-/* Clients and domains that there is room for; set before the first input. */
+/* Room for clients and domains; set before the first input. */
 extern u32 inproc_clients, inproc_domains;
-/* segment_create() fails, as without memory. */
+/* segment_create() fails, as if memory lacked. */
 extern bool inproc_no_memory;
 
-/* The same state for every input: @setup made it, from a fresh daemon. */
+/* Begin an input in the state that @setup made from a fresh daemon. */
 void inproc_begin(void (*setup)(void));
 void inproc_keep(void *p, size_t bytes);
-/* Make what the mm thread asked the mapper and the copier for. */
+/* Do the work that the mm thread ordered from the mapper and the copier. */
 bool inproc_threads(int status);
-/* One turn of the mm thread, without serving anybody. */
+/* Run one turn of the mm thread, without serving clients. */
 void inproc_turn(void);
-/* The walkers find nothing. */
+/* Run the walkers; they must find no fault. */
 void inproc_check(void);
-/* A connected pair that does not block; sockets and descriptors to close. */
+/* Make a connected pair of sockets that do not block; the caller closes both. */
 void inproc_pair(int type, int sock[2]);
-/* Read and close all that came to @sock.  Return: messages or chunks. */
+/* Read all messages of @sock, close their descriptors.  Return: messages or chunks. */
 u32 inproc_drain(int sock);
-/* A descriptor of nothing in particular, to be sent. */
+/* A descriptor to be sent; @kind is any number. */
 int inproc_some_fd(u32 kind);
 
 /**

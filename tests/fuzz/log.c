@@ -2,7 +2,7 @@
 /*
  * log.c - lines of the log, under a fuzzer: judged and dropped
  *
- * Strangers choose parts of some: names, paths, numbers.
+ * Untrusted peers choose parts of some lines: names, paths, numbers.
  */
 #include <stdarg.h>
 
@@ -13,7 +13,7 @@
 void __wrap_kv_log(enum kv_log_level level, const char *fmt, ...);
 bool __wrap_kv_log_spend(struct kv_log_budget *b, u32 burst, const char *what);
 
-/* A line is one line, whatever a stranger put into it. */
+/* A message must be one line, whatever a peer put into it. */
 void __wrap_kv_log(enum kv_log_level level, const char *fmt, ...)
 {
 	char line[1024];
@@ -26,7 +26,7 @@ void __wrap_kv_log(enum kv_log_level level, const char *fmt, ...)
 	FUZZ_LAW(level != KV_LOG_ERR || !strstr(line, " full: "), "%s", line);
 }
 
-/* All are judged, however many there are. */
+/* Judge all messages: no budget. */
 bool __wrap_kv_log_spend(struct kv_log_budget *b, u32 burst, const char *what)
 {
 	return true;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * process.c - calls that would leave the process, under a fuzzer
+ * process.c - calls that have effects outside the process, under a fuzzer
  *
- * Each is a hook that a target may set; without one the call is made.
+ * Each has a hook that a target may set; without it the real call is made.
  */
 #include <setjmp.h>
 #include <unistd.h>

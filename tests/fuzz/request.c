@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * request.c - requests that could be meant, decoded from an input
+ * request.c - plausible requests, decoded from an input
  *
- * A fuzzer that draws 64 bytes at random is told -EINVAL for ever.  Here a byte
- * chooses a verb, and every field has a byte that says whether it is what an
- * honest client would write (a handle that it was given, the epoch that its
- * status record shows, the position after the last) or something else.  What
- * comes out is scarred at the end, entry and arguments alike, if the input says
- * so, so nothing that can be written is out of reach.
+ * A fuzzer that draws 64 bytes at random gets -EINVAL for ever.  Here a byte
+ * chooses a verb.  Every field has a byte that decides between the value of an
+ * honest client (a handle that it was given, the epoch that its status record
+ * shows, the position after the last) and another one.  At the end bytes of entry
+ * and arguments change, if the input says so; so any request is within reach.
  */
 #include "tests/fuzz/shell.h"
 
 #define ENTRIES	24u	/* of a request, at most */
 
-/* What fields are decoded from, and for. */
+/* Source of the fields of a request, and the request. */
 struct ask {
 	struct fuzz			*f;
 	const struct kvmm_seq_status	*seqs;
@@ -48,7 +47,7 @@ static u64 some_handle(const struct ask *a)
 	return fuzz_u64(a->f);
 }
 
-/* @right, or a little beside it, or anything. */
+/* @right, or a number close to it, or any number. */
 static u32 about(struct fuzz *f, u32 right)
 {
 	u8 b = fuzz_u8(f);
@@ -60,7 +59,7 @@ static u32 about(struct fuzz *f, u32 right)
 	return fuzz_number(f);
 }
 
-/* Rarely set, as reserved words are. */
+/* Rarely not 0, for reserved words. */
 static u32 seldom(struct fuzz *f)
 {
 	u8 b = fuzz_u8(f);
@@ -206,7 +205,7 @@ static const struct {
 	[KVMM_OP_EXTENT_ACK]	= { ask_ack, sizeof(struct kvmm_ack_arg) },
 };
 
-/* Steps rise; a STEP_END names one of those begun. */
+/* Numbers of steps rise; a STEP_END names a step that was begun. */
 static u64 ask_step(struct ask *a)
 {
 	u8 b = fuzz_u8(a->f);
@@ -242,7 +241,7 @@ void fuzz_request(struct fuzz *f, const struct kvmm_seq_status *seqs,
 
 	memset(sqe, 0, sizeof(*sqe));
 	memset(args, 0, SHELL_ARGS);
-	/* DETACH ends a client, and invalid verbs are soon known. */
+	/* DETACH ends a client, and invalid verbs find nothing new: both are rare. */
 	sqe->op = verb < 252 ? verb % KVMM_OP_DETACH :
 		  verb < 254 ? KVMM_OP_DETACH : verb;
 	bytes = sqe->op < KVMM_NR_OPS ? verbs[sqe->op].bytes : 0;

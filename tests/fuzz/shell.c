@@ -2,11 +2,11 @@
 /*
  * shell.c - a small shell around the core, for fuzz targets
  *
- * As the daemon's, without threads, segments or descriptors: orders of the
+ * Like the daemon's, without threads, segments or descriptors: orders of the
  * core lie in lists and are answered by the functions below.  The memory of the
  * core and the shell is copied once it is set up, and put back for the next
- * input: all pointers lead to the same places.  A client's records are cleared
- * when it attaches, as a new segment is.
+ * input, at the same addresses.  A client's records are cleared when it attaches,
+ * as a new segment is.
  */
 #include "tests/fuzz/shell.h"
 
@@ -151,7 +151,7 @@ void shell_begin(void (*setup)(void))
 	}
 	memcpy(shell.core, core_fresh, core_struct_size());
 	memcpy(arena, arena_fresh, arena_bytes);
-	/* What comes last is written before it is read. */
+	/* Members from args on are written before they are read. */
 	memcpy(&shell, &shell_fresh, offsetof(struct shell, args));
 }
 
@@ -233,7 +233,7 @@ void shell_quiet(struct shell_client *cl)
 {
 	if (cl->state == SHELL_NONE)
 		return;
-	/* It lives on, and may have mapped what it had. */
+	/* It lives on, and may keep its mappings. */
 	if (cl->state == SHELL_DETACHED)
 		shell.ghosts[cl->tenant]++;
 	core_client_quiet(shell.core, shell.now, cl->id);
@@ -247,7 +247,7 @@ static void handle_note(struct shell_client *cl, u64 seq)
 	cl->handles[cl->nr_handles++ % SHELL_HANDLES] = seq;
 }
 
-/* Blocks as long as what is in them: the sanitizers see every byte past it. */
+/* Heap blocks without spare bytes: the sanitizers see accesses past their end. */
 static int execute(struct shell_client *cl, struct core_req *req)
 {
 	const size_t bytes = (size_t)req->nr_results * req->result_size;
@@ -386,7 +386,7 @@ void shell_settle(void)
 	u32 i, rounds = 0;
 	bool any = true;
 
-	/* As many as there can be of anything, and some. */
+	/* More rounds than there can be orders of a kind. */
 	while (any && rounds++ < 64) {
 		any = core_poll(shell.core, shell.now);
 		while (shell_created(0, 0) || shell_copied(0, 0) ||

@@ -2,13 +2,13 @@
 /*
  * shell.h - a small shell around the core, for fuzz targets
  *
- * One core with all tiers, three clients of three tenants at most.  What the
- * core commands is noted and answered when the input says so, in any order,
- * also with a failure.  Blocks have 16 tokens and 1 KiB, extents 4 KiB.
+ * One core with all tiers, three clients of three tenants at most.  Orders of the
+ * core are noted and answered when the input says so, in any order, also with a
+ * failure.  Blocks have 16 tokens and 1 KiB, extents 4 KiB.
  *
  * The first shell_begin() makes the core, attaches clients and keeps a copy of
- * all memory; every other one puts that back, so an input costs little more
- * than its requests.
+ * all memory; later ones put the copy back, so an input costs little more than
+ * its requests.
  */
 #ifndef TESTS_FUZZ_SHELL_H
 #define TESTS_FUZZ_SHELL_H
@@ -39,7 +39,7 @@ enum shell_client_state {
 /**
  * struct shell_client - one client
  * @killed:  the core has ordered its end
- * @handles: sequences that it was given, the last SHELL_HANDLES of them
+ * @handles: the last SHELL_HANDLES handles that it was given
  * @pending: generations of extents to be acknowledged, 0: none
  */
 struct shell_client {
@@ -80,15 +80,15 @@ struct shell {
 
 extern struct shell shell;
 
-/* A configuration of this size; pointers and tiers as the shell has them. */
+/* The shell's configuration: sizes, pointers, tiers. */
 void shell_config(struct core_config *cfg);
 
 /* An attach message that is right in every field. */
 void shell_attach_req(struct kvmm_attach_req *req, u32 domain);
 
-/* The same state for every input: @setup made it, from a fresh core. */
+/* Begin an input in the state that @setup made from a fresh core. */
 void shell_begin(void (*setup)(void));
-/* The walkers find nothing. */
+/* Run the walkers; they must find no fault. */
 void shell_check(void);
 
 /* Return: the client, or NULL when it was refused. */
@@ -97,32 +97,32 @@ struct shell_client *shell_attach(u32 tenant,
 void shell_dead(struct shell_client *cl);
 void shell_quiet(struct shell_client *cl);
 
-/* Judge and execute; results go to shell.results. */
+/* Check and execute a request; results go to shell.results. */
 int shell_request(struct shell_client *cl, const struct kvmm_sqe *sqe,
 		  const void *args);
 
-/* Answer what the core has ordered: number @n of what waits; false: none. */
+/* Answer order number @n of the core.  Return: false: there is none. */
 bool shell_created(u32 n, int status);
 bool shell_copied(u32 n, int status);
 bool shell_io_done(u32 n, int status);
-/* An honest client's EXTENT_ACK of what it was sent or asked back. */
+/* EXTENT_ACK of extents that were sent or revoked, as an honest client does. */
 bool shell_ack(struct shell_client *cl);
-/* All of these, until there is nothing left. */
+/* Answer all orders, until none is left. */
 void shell_settle(void);
 
-/* Everybody ends, everything is answered: all memory must have come back. */
+/* End all clients, answer all orders: all memory must have come back. */
 void shell_end(void);
 
 /* ---- request.c ---- */
 
 /**
- * fuzz_request() - decode a request that could be meant
- * @seqs:    status records of the client, as many as @nr_seqs
- * @handles: that it was given, @nr_handles of them; never none: 0 is one
+ * fuzz_request() - decode a plausible request
+ * @seqs:    status records of the client, @nr_seqs of them
+ * @handles: the last SHELL_HANDLES of the @nr_handles handles it was given, if any
  * @step:    the client's last step; raised for a STEP_BEGIN
  * @args:    room for SHELL_ARGS bytes, 8-byte aligned
  *
- * Most fields are right, some are not, and everything may be changed after.
+ * Most fields are right, some are not, and any byte may be changed after that.
  * sqe->number is left to the caller.
  */
 void fuzz_request(struct fuzz *f, const struct kvmm_seq_status *seqs,
