@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench.c - what the kernels and the runtime reach on a GPU
+ * bench.c - performance of the kernels and the runtime on a GPU
  *
  *	make gpu-bench [PART='attn step']
  *
  * Each part alone ends in less than nine minutes; Documentation/gpu.md has the
- * calls that go together.  --tiny takes every line once, on shapes that mean
+ * calls that go together.  --tiny runs every line once, on shapes that mean
  * nothing, also with the tests' library in the place of the driver.
  */
 #include <stdlib.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * bench.h - what the parts of the GPU benchmark share
+ * bench.h - helpers of the parts of the GPU benchmark
  *
  * The project's own ops, by the same table that a model uses, on a device that
- * the part also measures by hand: its ceilings first, so that every figure is
- * a share of them.  Ops are timed by events in the stream of their context,
- * behind a read of more memory than the L2 holds: that makes caches cold, and
- * lets the host run ahead, so that no launch is waited for.
+ * the part also measures by hand.  The part measures its ceilings first, so that
+ * every figure is a share of them.  Ops are timed by events in the stream of
+ * their context, behind a read of more memory than the L2 holds: that makes
+ * caches cold, and lets the host run ahead, so that no launch is waited for.
  */
 #ifndef TESTS_GPU_BENCH_H
 #define TESTS_GPU_BENCH_H
@@ -18,7 +18,7 @@
 
 /**
  * struct bench - a device and the ops on it
- * @g:     the device, for what is measured by hand
+ * @g:     the device, for measurements by hand
  * @ops:   table of the mode
  * @ctx:   their context, which records steps
  * @c:     the same, as its own files see it
@@ -40,29 +40,29 @@ struct bench {
 /* Open both for @part, and measure the read ceiling. */
 void bench_open(struct bench *b, const char *part, const char *mode);
 
-/* Another context of the other mode, on the same device. */
+/* Replace the context by one of @mode, on the same device. */
 void bench_mode(struct bench *b, const char *mode);
 
-/* The end of a context leaves its thread without one: the part's own again. */
+/* Make the part's context current; call it after a context was closed. */
 void bench_current(struct bench *b);
 
-/* Ends the part when an op failed, with its words. */
+/* If an op failed, end the part with the op's message. */
 void bench_ok(struct bench *b);
 
 /* Read the flush memory in the stream of the ops. */
 void bench_flush(struct bench *b);
 
 /**
- * bench_op_us() - what an op takes, cold, without recording
- * @put: names the op
+ * bench_op_us() - microseconds of an op, cold, without recording
+ * @put: puts the op into the stream
  */
 void bench_op_us(struct bench *b, void (*put)(void *), void *arg, double *us,
 		 u32 nr);
 
-/* How many repeats: fewer where one takes long, and few in a tiny run. */
+/* Number of repeats: @of, or 2 in a tiny run. */
 u32 bench_repeats(u32 of);
 
-/* A place to run programs of this build from: $KVMM_BUILD or "build". */
+/* The folder with the programs of this build: $KVMM_BUILD or "build". */
 const char *bench_build(void);
 
 void part_attn(void);

@@ -4,8 +4,8 @@
  *
  * attn     one row a sequence; sequences 1 to 128, context 1k to 32k, 64 or 32
  *          query heads over 8 of KV, bf16, blocks of 16 tokens in random
- *          order.  Replayed from a graph as in a runtime, with cold caches; a
- *          figure is the rate at which KV is read, beside plain reads.
+ *          order.  Replayed from a graph as in a runtime, with cold caches; the
+ *          figure is the rate of reading KV, beside plain reads.
  * prefill  one sequence of 1k to 16k tokens, causal; TFLOP/s of the products
  *          that the mask leaves, beside the ceiling of products.
  * swap     decode attention while copy engines, or a kernel, move blocks to
@@ -22,7 +22,7 @@
 #define UNIT		64u
 #define MAX_ROWS	512u
 #define REPEATS		15u
-#define TRIES		6u		/* until a step is replayed */
+#define TRIES		6u		/* steps at most until one is replayed */
 
 /* One layer's KV of a batch, and the batch. */
 struct scene {
@@ -33,8 +33,8 @@ struct scene {
 	u32			*ids;
 	struct kern_attn	attn;
 	struct kern_step	step;
-	u32			rows;	/* that there is room for */
-	double			bytes;	/* of KV that is read */
+	u32			rows;	/* rows that have room */
+	double			bytes;	/* of KV that a step reads */
 };
 
 static u32 random_below(u64 *state, u32 n)
@@ -124,8 +124,8 @@ static void scene_free(struct scene *s)
 }
 
 /*
- * One step of attention alone.  @from and @to are recorded around what the
- * device does for it, if it is replayed or not to be recorded.
+ * Run one step of attention alone.  If it is replayed, or not to be recorded,
+ * the events @from and @to lie around its work on the device.
  *
  * Return: true if a graph was replayed.
  */
@@ -153,7 +153,7 @@ static bool one_step(struct scene *s, CUevent from, CUevent to)
 	return rows.replayed;
 }
 
-/* Microseconds of @nr steps; false if they were not replayed. */
+/* Microseconds of @nr steps.  Return: false if they were not replayed. */
 static bool steps_us(struct scene *s, double *us, u32 nr)
 {
 	const struct cu_api *cu = s->b->g.cu;
@@ -280,7 +280,7 @@ void part_prefill(void)
 
 /* ---- swap ---- */
 
-/* Blocks of 2 MiB that go to the host and come back, until told to stop. */
+/* Moves blocks of 2 MiB to the host and back, until told to stop. */
 struct mover {
 	struct gpu	*g;
 	CUstream	stream[2];
@@ -328,7 +328,7 @@ static void mover_put(struct mover *m, u32 i)
 	GPU_DO(cu->EventRecord(m->done[i], m->stream[i]));
 }
 
-/* Keep both ways busy: refill the one that has run dry. */
+/* Keep both directions busy: refill a stream that has run dry. */
 static void mover_poll(struct mover *m)
 {
 	u32 i;

@@ -2,11 +2,11 @@
 /*
  * bench_gemm.c - products of Llama-3-8B's shapes, from one row to a prompt's
  *
- * Few rows read all weights for little arithmetic: the figure is the rate of
- * reading weights, beside plain reads.  Many rows are arithmetic: TFLOP/s,
- * beside a product of 8192 cubed by cuBLASLt.  Beside each the same product by
- * cuBLASLt's first choice, from bf16 to f32, which is a little less work than
- * ours, whose rows of x are f32.  Caches are cold.
+ * A product of few rows reads all weights for little arithmetic: the figure is
+ * the rate of reading weights, beside plain reads.  A product of many rows is
+ * arithmetic: TFLOP/s, beside a product of 8192 cubed by cuBLASLt.  Each has the
+ * same product by cuBLASLt's first choice beside it, from bf16 to f32.  That is a
+ * little less work than ours, which take rows of x in f32.  Caches are cold.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -16,7 +16,7 @@
 
 #define REPEATS		15u
 #define WORK_BYTES	(64 * GPU_MIB)
-#define MANY_ROWS	256u		/* from here on it is arithmetic */
+#define MANY_ROWS	256u		/* from here on arithmetic counts */
 
 struct shape {
 	const char	*name;
@@ -56,7 +56,7 @@ static void put_lt(void *arg)
 	       (CUdeviceptr)(uintptr_t)p->y, p->b->c->stream);
 }
 
-/* What @put reaches: GB/s of weights, or TFLOP/s. */
+/* Rate of the product of @put: GB/s of weights, or TFLOP/s. */
 static u32 rate_of(struct product *p, void (*put)(void *), double *v)
 {
 	const u32 repeats = bench_repeats(REPEATS);
@@ -123,7 +123,7 @@ static void shape_cases(struct bench *b, const struct shape *s, struct lt *lt,
 	probe_fill_bf16(&b->g, p.x16, 2ull * most * p.w.cols, 2);
 	for (i = 0; i < sizeof(rows) / sizeof(*rows); i++) {
 		p.m = rows[i];
-		/* The head is for the last rows alone. */
+		/* The head is computed for the last rows alone. */
 		if (p.m <= most && (p.w.rows < 100000 || p.m <= 256))
 			product_case(&p, s, gemm, work);
 	}

@@ -2,9 +2,9 @@
 /*
  * bench_serve.c - the daemon and its runtimes, as an operator runs them
  *
- * oversub  96 requests of 4k tokens: their KV is more than twice the pool, and
- *          what does not fit is on the host or computed again; beside as many
- *          as fit at once
+ * oversub  96 requests of 4k tokens.  Their KV is more than twice the pool; the
+ *          rest is on the host or computed again.  The peer runs as many
+ *          requests as fit at once
  * two      two runtimes of one model each, at once, beside one alone
  *
  * tests/gpu/serve starts the programs and prints figures, one a line: name,

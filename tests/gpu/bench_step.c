@@ -2,13 +2,13 @@
 /*
  * bench_step.c - whole decode steps of a model of Llama-3-8B's shape
  *
- * The model layer as a runtime uses it, with weights that are made up and KV
- * in plain device memory; no daemon.  A step is model_forward() with one row a
- * sequence, up to the logits in pinned memory of the host, by the wall clock.
+ * The model layer as a runtime uses it, with made-up weights and KV in plain
+ * device memory; no daemon.  A step is model_forward() with one row a sequence,
+ * up to the logits in pinned memory of the host, by the wall clock.
  *
  * Its roofline is that of one GPU: all weights but the embedding read once, or
- * their arithmetic where that takes longer, then the KV of every sequence;
- * each at the rate that this process has just measured.
+ * their arithmetic if that takes longer, then the KV of every sequence; each at
+ * the rate that this process has just measured.
  */
 #include <fcntl.h>
 #include <stdlib.h>
@@ -55,7 +55,7 @@ struct stage {
 	double				gemm;
 };
 
-/* A folder with config.json; made-up weights need no more. */
+/* Make a folder with config.json; made-up weights need no more. */
 static void write_config(char *dir)
 {
 	const char *text = gpu_tiny ? tiny_config : big_config;
@@ -105,7 +105,7 @@ static u64 block_bytes(const struct stage *s)
 	return TOKENS * model_layer_bytes(s->info) * s->info->nr_layers;
 }
 
-/* Milliseconds that the roofline gives a step. */
+/* Milliseconds of a step by the roofline. */
 static double roofline_ms(const struct stage *s, u32 nr, u32 ctx)
 {
 	const struct model_info *i = s->info;
@@ -119,7 +119,7 @@ static double roofline_ms(const struct stage *s, u32 nr, u32 ctx)
 	return (weights > flop ? weights : flop) + kv;
 }
 
-/* The batch: each at position ctx - 1, blocks in an order that is no order. */
+/* Fill the batch: each sequence is at position ctx - 1, its blocks are scattered. */
 static void make_batch(const struct stage *s, struct model_seq_in *seqs,
 		       u32 *tables, u32 *token, u32 nr, u32 ctx)
 {
@@ -128,7 +128,7 @@ static void make_batch(const struct stage *s, struct model_seq_in *seqs,
 	u32 i;
 
 	*token = 5;
-	/* A step that shares no factor with the number of blocks: all differ. */
+	/* This stride has no factor in common with the number of blocks: all differ. */
 	for (i = 0; i < all; i++)
 		tables[i] = (u32)((u64)i * 7919 % all) * per_block;
 	for (i = 0; i < nr; i++)
@@ -223,7 +223,7 @@ void part_step(void)
 		return;
 	}
 	gemm = ceiling_gemm(&b.g);
-	/* Only its memory is wanted back: steps have contexts of their own. */
+	/* Close it to free its memory: steps have contexts of their own. */
 	kern_close(b.ops, b.ctx);
 	bench_current(&b);
 	step_mode(&b, "fast", gemm);

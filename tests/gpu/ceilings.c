@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * ceilings.c - what this GPU can do at most, by the plainest means
+ * ceilings.c - limits of this GPU, measured by the plainest means
  *
- * Everything else is told as a share of these, measured in the same run: the
- * rate of reading memory, of copying it, of multiplying matrices, of the bus,
- * and what a launch and a node of a graph cost.
+ * Other figures are shares of these, measured in the same run: the rates of
+ * reading memory, of copying it, of multiplying matrices and of the bus, and the
+ * cost of a launch and of a node of a graph.
  */
 #include <stdlib.h>
 #include <string.h>

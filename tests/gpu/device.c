@@ -2,8 +2,8 @@
 /*
  * device.c - a part's device: open, launch, time, and memory by handles
  *
- * All of it ends the process at the first error that a caller did not ask to
- * see: a part that goes on with a broken context measures nothing.
+ * The first error that a caller did not ask to see ends the process: a part that
+ * goes on with a broken context measures nothing.
  */
 #include <dlfcn.h>
 #include <stdlib.h>

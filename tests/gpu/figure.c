@@ -47,7 +47,7 @@ double gpu_median(const double *v, u32 nr)
 	return gpu_percentile(v, nr, 50);
 }
 
-/* JSON has no escapes for what is not printable here: it becomes a blank. */
+/* A control character becomes a blank: quoted() writes no other escapes. */
 static void quoted(char *to, size_t size, const char *text)
 {
 	size_t n = 0;

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * gpu.h - what the programs that measure a GPU share
+ * gpu.h - helpers of the programs that measure a GPU
  *
- * A program is a list of parts.  Each part runs in a process of its own, in a
- * process group of its own, for at most its time; what it found so far counts
- * also if it is ended, crashes or loses its context.  A figure is one line of
- * a table for people and one JSON object in the form of `make bench` for
- * programs; a failure is a figure as well, never the end of the run.
+ * A program is a list of parts.  Each part runs in a process and process group of
+ * its own, for a limited time.  Its figures so far count even if it is ended,
+ * crashes or loses its context.  A figure is one line of a table for people and
+ * one JSON object in the form of `make bench` for programs; a failure is a figure
+ * as well, never the end of the run.
  *
- * Only libc and the driver are needed, by <kvmm/cudrv.h>: these programs run
- * on machines where little is installed.
+ * These programs need only libc and the driver, by <kvmm/cudrv.h>: they run on
+ * machines where little is installed.
  */
 #ifndef TESTS_GPU_H
 #define TESTS_GPU_H
@@ -25,11 +25,11 @@
 /* ---- figures ---- */
 
 /**
- * struct gpu_line - what a figure says besides its values
+ * struct gpu_line - unit, peer and note of a figure
  * @unit:       "us", "GB/s"
- * @peer:       what it is measured beside, or NULL
+ * @peer:       name of the peer, or NULL
  * @peer_value: the peer's figure, in the same unit
- * @note:       words, or NULL
+ * @note:       text, or NULL
  */
 struct gpu_line {
 	const char	*unit;
@@ -38,33 +38,33 @@ struct gpu_line {
 	const char	*note;
 };
 
-/* One figure: the median of @nr values, smallest and largest beside it. */
+/* A figure: the median of @nr values, with the smallest and the largest. */
 void gpu_emit(const struct gpu_line *l, const double *v, u32 nr,
 	      const char *name, ...) __printf(4, 5);
 
-/* The same of one value that has no spread. */
+/* A figure of one value, without spread. */
 void gpu_fact(double value, const char *unit, const char *note,
 	      const char *name, ...) __printf(4, 5);
 
-/* A thing that could not be measured, and why; the part goes on. */
+/* A figure that could not be measured, and the reason; the part goes on. */
 void gpu_failed(const char *why, const char *name, ...) __printf(2, 3);
 
-/* Likewise, for what is not there on this machine or was not asked for. */
+/* The same for a figure that this machine cannot give or that was not asked for. */
 void gpu_skipped(const char *why, const char *name, ...) __printf(2, 3);
 
-/* Median of @nr values, which stay as they are. */
+/* Median of @nr values, which do not change. */
 double gpu_median(const double *v, u32 nr);
 
-/* The value that @percent of them are not above. */
+/* The value that @percent of them do not exceed. */
 double gpu_percentile(const double *v, u32 nr, double percent);
 
 /* ---- parts ---- */
 
 /**
  * struct gpu_part - one part of a program
- * @name:    also what $PART and --part= say
- * @seconds: after this long it is ended
- * @run:     in a process of its own; returning is success
+ * @name:    as in $PART and --part=
+ * @seconds: after this time it is ended
+ * @run:     runs in its own process; returning is success
  * @what:    a line for people
  */
 struct gpu_part {
@@ -75,7 +75,7 @@ struct gpu_part {
 };
 
 /**
- * struct gpu_program - what main() hands to gpu_main()
+ * struct gpu_program - the program, for gpu_main()
  * @name:  names the file of figures, NAME.json
  * @parts: ends with an entry without name
  */
@@ -84,7 +84,7 @@ struct gpu_program {
 	const struct gpu_part	*parts;
 };
 
-/* Sizes are such that every line runs at once, and figures mean nothing. */
+/* Tiny run: sizes are so small that every line runs, and figures mean nothing. */
 extern bool gpu_tiny;
 
 /**
@@ -92,11 +92,11 @@ extern bool gpu_tiny;
  *
  * --part=A,B    only these parts
  * --tiny        sets gpu_tiny
- * --out=DIR     where NAME.json goes; else $OUT, else build/gpu
+ * --out=DIR     directory of NAME.json; else $OUT, else build/gpu
  * --list        print the parts
  *
  * Return: the exit status: 0 when all parts came to their end, 1 when one did
- * not, 2 for arguments that nobody understands, 77 without a GPU.
+ * not, 2 for unknown arguments, 77 without a GPU.
  */
 int gpu_main(const struct gpu_program *p, int argc, char **argv);
 
@@ -113,7 +113,7 @@ struct gpu_more;
  * @more:    functions that not every driver has, each may be NULL
  * @dev:     device 0
  * @context: its primary context, current
- * @stream:  a stream of its own
+ * @stream:  the part's stream
  * @module:  after gpu_load()
  * @sms:     multiprocessors
  * @l2:      bytes of its cache
@@ -156,36 +156,36 @@ struct gpu_more {
 #undef x
 };
 
-/* Open device 0; ends the process with a line when that fails. */
+/* Open device 0; on an error print a line and end the process. */
 void gpu_open(struct gpu *g);
 
 /* Load device code. */
 void gpu_load(struct gpu *g, const void *image);
 
-/* A kernel of it; ends the process when there is none. */
+/* A kernel of the loaded code; if there is none end the process. */
 CUfunction gpu_kernel(struct gpu *g, const char *name);
 
 /* Put a kernel with one argument by value into @s. */
 void gpu_launch(struct gpu *g, CUfunction f, u32 x, u32 y, u32 threads,
 		CUstream s, const void *args);
 
-/* "success", or the result's name; its number where no driver is open. */
+/* "success", or the name of the result; its number if no driver is open. */
 const char *gpu_result(CUresult r);
 
-/* End the process with a line unless @r is success. */
+/* Unless @r is success print a line and end the process. */
 void gpu_must(CUresult r, const char *what, const char *file, int line);
 #define GPU_DO(call)	gpu_must((call), #call, __FILE__, __LINE__)
 
-/* Is the driver the real one, and not what $KVMM_LIBCUDA puts there? */
+/* Is the driver the real one, and not a library named by $KVMM_LIBCUDA? */
 bool gpu_is_real(void);
 
-/* Microseconds of some clock. */
+/* Microseconds of the monotonic clock. */
 double gpu_now_us(void);
 
 /**
- * gpu_time_us() - how long what @fn puts into @s takes on the device
+ * gpu_time_us() - device time of the work that @fn puts into @s
  *
- * One run before, which is not counted.
+ * One run before is not counted.
  */
 void gpu_time_us(struct gpu *g, CUstream s, void (*fn)(void *), void *arg,
 		 double *us, u32 nr);
@@ -195,7 +195,7 @@ void gpu_time_us(struct gpu *g, CUstream s, void (*fn)(void *), void *arg,
 /* Free and all bytes of device memory. */
 void gpu_mem_info(struct gpu *g, u64 *free_bytes, u64 *total);
 
-/* Device memory as struct kvmm makes it: exportable, pinned, on device 0. */
+/* Device memory as kvmm makes it: exportable, pinned, on device 0. */
 CUresult gpu_handle_create(struct gpu *g, u64 bytes,
 			   CUmemGenericAllocationHandle *h);
 
@@ -204,7 +204,7 @@ CUresult gpu_handle_map(struct gpu *g, CUdeviceptr va, u64 bytes,
 			CUmemGenericAllocationHandle h, int access);
 CUresult gpu_set_access(struct gpu *g, CUdeviceptr va, u64 bytes, int access);
 
-/* One mapped handle; ends the process when there is no memory. */
+/* One mapped handle; a lack of memory ends the process. */
 struct gpu_chunk {
 	CUmemGenericAllocationHandle	handle;
 	CUdeviceptr			va;
@@ -213,14 +213,14 @@ struct gpu_chunk {
 void gpu_chunk_make(struct gpu *g, u64 bytes, struct gpu_chunk *c);
 void gpu_chunk_free(struct gpu *g, struct gpu_chunk *c);
 
-/* A descriptor of the chunk. */
+/* Make a descriptor of the chunk. */
 int gpu_chunk_export(struct gpu *g, const struct gpu_chunk *c);
 
-/* Map what a descriptor of another process stands for, and close it. */
+/* Map the memory of another process's descriptor, and close the descriptor. */
 CUresult gpu_chunk_import(struct gpu *g, int fd, u64 bytes, int access,
 			  struct gpu_chunk *c);
 
-/* A line to standard error, and the end of the part. */
+/* Print a line to standard error, and end the part. */
 void __noreturn gpu_die(const char *fmt, ...) __printf(1, 2);
 
 #endif /* TESTS_GPU_H */

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lt.c - cuBLASLt by dlopen, with what is used of its interface declared here
+ * lt.c - cuBLASLt by dlopen; the used part of its interface is declared here
  *
  * Its matrices are column-major: y[m][n] of rows is its n x m matrix, w its
  * k x n to be transposed, x its k x m.
@@ -69,7 +69,7 @@ static void *find_library(void)
 
 	if (own && *own)
 		return dlopen(own, RTLD_NOW | RTLD_LOCAL);
-	/* With a driver that is none it would find no device. */
+	/* With a stand-in for the driver it would find no device. */
 	if (!gpu_is_real())
 		return NULL;
 	for (i = 0; !lib && i < sizeof(names) / sizeof(*names); i++)

@@ -9,19 +9,19 @@
 
 struct lt;
 
-/* NULL where the library is not found; $KVMM_CUBLASLT names one. */
+/* NULL if the library is not found; $KVMM_CUBLASLT names one. */
 struct lt *lt_open(void);
 
 /**
  * lt_plan() - choose how y[m][n] = x[m][k] * w[n][k]^T is computed
- * @wide: y is f32; x and w are bf16, and y is too if not
+ * @wide: y is f32, else bf16; x and w are bf16
  *
- * Return: false when the library has no way.
+ * Return: false when the library has no algorithm.
  */
 bool lt_plan(struct lt *lt, u64 m, u64 n, u64 k, bool wide, CUdeviceptr work,
 	     u64 work_bytes);
 
-/* Put it into @s; ends the process on failure. */
+/* Put the product into @s; a failure ends the process. */
 void lt_put(struct lt *lt, CUdeviceptr x, CUdeviceptr w, CUdeviceptr y,
 	    CUstream s);
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * machine.c - the part that says what was measured on, when, and how
+ * machine.c - the part that reports machine, date and command of a run
  */
 #include <stdlib.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 
 #include "tests/gpu/gpu.h"
 
-/* One line of a file, or what a command prints first. */
+/* The first line of a file, or of the output of a command. */
 static void first_line(FILE *f, int (*end)(FILE *), char *to, int size)
 {
 	*to = '\0';

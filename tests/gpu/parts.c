@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * parts.c - run the parts of a program, whatever becomes of each
+ * parts.c - run the parts of a program, whatever happens to each
  *
- * The process that the user started never touches the driver.  It starts
- * itself again for each part, with a pipe for figures, ends the part's whole
- * group when its time is over, and writes the array of all figures by rename.
- * So a part that hangs in the driver costs its own time and no more, and one
- * whose context was lost leaves the next a fresh one.
+ * The process that the user started never touches the driver.  It starts itself
+ * again for each part, with a pipe for figures.  It ends the part's whole group
+ * when its time is over, and writes the array of all figures by rename.  So a
+ * part that hangs in the driver costs its own time and no more, and after a part
+ * that lost its context the next one has a fresh one.
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -65,7 +65,7 @@ static void figures_read(struct figures *f, int fd)
 		f->nr += got;
 }
 
-/* All of it as an array: the last line has no comma. */
+/* Write all lines as an array: the last line has no comma. */
 static void figures_write(const struct figures *f, const char *dir,
 			  const char *name)
 {
@@ -129,11 +129,11 @@ static bool part_watch(const struct gpu_part *p, pid_t pid, int fd,
 			over = true;
 			kill(-pid, SIGKILL);
 		}
-		/* A driver may keep what was killed: no reason to wait. */
+		/* A driver may keep a killed process: do not wait for it. */
 		if (over && gpu_now_us() > end + 15e6)
 			break;
 	}
-	/* What it started and did not end. */
+	/* End processes that the part started and left. */
 	kill(-pid, SIGKILL);
 	while (poll(&pf, 1, 0) > 0 && (pf.revents & POLLIN))
 		figures_read(f, fd);
@@ -157,7 +157,7 @@ static void add_failure(struct figures *f, const char *program,
 	close(ends[0]);
 }
 
-/* Return: 0, or the exit status that the run gets from it. */
+/* Run a part.  Return: 0, or its contribution to the exit status. */
 static int part_run(const struct gpu_program *g, const struct gpu_part *p,
 		    struct figures *f)
 {

@@ -41,7 +41,7 @@ def attempt(name, fn):
     global failures
     try:
         fn()
-    except Exception as e:  # whatever torch raises for a shape it cannot do
+    except Exception as e:  # torch raises many types for a shape that it cannot do
         failures += 1
         note = str(e).split("\n")[0][:200]
         figures.append({"name": f"{name}.failed", "value": 1,

@@ -4,9 +4,9 @@
  *
  *	make gpu-probe [PART='cost die']
  *
- * What each part asks is said in its file; what an answer decides, in
- * Documentation/gpu.md.  The seconds of all parts together are under nine
- * minutes even if each one takes all it has.
+ * The file of each part describes its questions; Documentation/gpu.md says what
+ * an answer decides.  The seconds of all parts together are under nine minutes
+ * even if each part uses all its time.
  */
 #include <string.h>
 

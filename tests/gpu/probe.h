@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * probe.h - what the files of the probe share
+ * probe.h - helpers of the files of the probe
  *
  * The probe asks a GPU and its driver the questions on which defaults of the
- * project hang; Documentation/gpu.md says which answer decides what.
+ * project depend; Documentation/gpu.md says which decisions the answers make.
  *
- * Some take several processes.  A part starts them as *roles*: this program
- * again, with a socket on which fixed messages and file descriptors travel.
- * A role ends when the part closes the socket, and dies with the part.
+ * Some questions take several processes.  A part starts them as *roles*: this
+ * program again, with a socket for fixed messages and file descriptors.  A role
+ * ends when the part closes the socket, and dies with the part.
  */
 #ifndef TESTS_GPU_PROBE_H
 #define TESTS_GPU_PROBE_H
@@ -23,8 +23,8 @@ extern const unsigned char probe_image[];
 #define ROLE_ARGS	6
 
 /**
- * struct role_msg - what is said between a part and a role
- * @what: a word of theirs, or an answer's CUresult
+ * struct role_msg - a message between a part and a role
+ * @what: a word that both know, or an answer's CUresult
  * @arg:  numbers
  * @v:    figures
  */
@@ -53,21 +53,21 @@ void role_start(struct role *r, const char *name, const char *env);
 void role_send(int sock, const struct role_msg *m, int fd);
 
 /*
- * The next message; @fd: where a descriptor goes, -1 if none came.  False when
- * the other side is gone or said nothing for @ms.
+ * Wait for the next message; @fd gets its descriptor, or -1.  Return: false when
+ * the other side is gone or sent nothing for @ms.
  */
 bool role_recv(int sock, struct role_msg *m, int *fd, int ms);
 
-/* Send one and wait for the answer; ends the part when there is none. */
+/* Send a message and wait for the answer; without an answer end the part. */
 void role_ask(struct role *r, struct role_msg *m, int fd);
 
-/* SIGKILL; microseconds until its pidfd is readable. */
+/* Send SIGKILL.  Return: microseconds until its pidfd is readable. */
 double role_kill(struct role *r);
 
-/* Close the socket and wait; SIGKILL after a while. */
+/* Close the socket and wait; send SIGKILL after a while. */
 void role_end(struct role *r);
 
-/* What a role's process runs; @sock is its end. */
+/* Entry of a role's process; @sock is its end. */
 struct role_entry {
 	const char	*name;
 	void		(*run)(int sock);
@@ -82,21 +82,21 @@ void probe_open(struct gpu *g);
 
 void probe_fill(struct gpu *g, CUdeviceptr to, u64 bytes, u64 seed);
 
-/* @nr numbers of bf16, a multiple of 4, that no product overflows. */
+/* Write @nr numbers of bf16, a multiple of 4, that no product overflows. */
 void probe_fill_bf16(struct gpu *g, CUdeviceptr to, u64 nr, u64 seed);
 
-/* Words that are not what probe_fill() wrote, and words that are not 0. */
+/* Count words that probe_fill() did not write, and words that are not 0. */
 void probe_check(struct gpu *g, CUdeviceptr from, u64 bytes, u64 seed,
 		 u64 *wrong, u64 *not_zero);
 
 /* Start p_spin on all multiprocessors. */
 void probe_spin(struct gpu *g, CUstream s, const struct p_spin_args *a);
 
-/* Pinned host memory, and device memory that is no handle. */
+/* Pinned host memory, and device memory without a handle. */
 void *probe_host(struct gpu *g, u64 bytes);
 CUdeviceptr probe_device(struct gpu *g, u64 bytes);
 
-/* @of bytes, or little of them in a tiny run; a multiple of 2 MiB. */
+/* @of bytes, or few in a tiny run; a multiple of 2 MiB. */
 u64 probe_bytes(u64 of);
 
 /* ---- parts ---- */
@@ -116,18 +116,18 @@ void part_layout(void);
 void part_copies(void);
 void part_ceilings(void);
 
-/* ---- ceilings, for parts that say what share of them they reach ---- */
+/* ---- ceilings, for figures that are shares of them ---- */
 
-/* GB/s of plain reads, of the best grid. */
+/* GB/s of plain reads, with the best grid. */
 double ceiling_read(struct gpu *g);
 
-/* GB/s of a copy on the device, bytes read and written counted. */
+/* GB/s of a copy on the device; bytes read and written both count. */
 double ceiling_copy(struct gpu *g);
 
 /* TFLOP/s of a product of bf16, 8192 cubed, by cuBLASLt; 0 without it. */
 double ceiling_gemm(struct gpu *g);
 
-/* Microseconds of a node of a graph that does nothing. */
+/* Microseconds of an empty node of a graph. */
 double ceiling_node(struct gpu *g);
 
 #endif /* TESTS_GPU_PROBE_H */

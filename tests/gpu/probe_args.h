@@ -8,8 +8,8 @@
 #include "kernels/cuda/args.h"
 
 /*
- * x(name, bytes of dynamic shared memory), as kernels/cuda/list.h has it; in
- * the tests' stand-in they are beside those.
+ * x(name, bytes of dynamic shared memory), as in kernels/cuda/list.h; the tests'
+ * stand-in has them beside the kernels of that list.
  */
 #define PROBE_KERNELS(x)						\
 	x(p_empty, 0)							\
@@ -37,7 +37,7 @@ struct p_fill_args {
 #define P_BF16_MASK	0x80ff80ff80ff80ffull
 #define P_BF16_SET	0x3f003f003f003f00ull
 
-/* Counts words that are not what p_fill wrote, and words that are not 0. */
+/* Counts words that p_fill did not write, and words that are not 0. */
 struct p_check_args {
 	const u64	*from;
 	u64		n;
@@ -54,8 +54,8 @@ struct p_read_args {
 };
 
 /*
- * What decode attention reads of one layer: of every block in @entries K and V
- * of every head, a run of @run_quads * 16 bytes each; grid: x parts of the
+ * Reads of decode attention for one layer: of every block in @entries K and V
+ * of every head, a run of 16 << @run_quads_log2 bytes each; grid: x parts of the
  * table, y heads.
  */
 struct p_layout_args {
@@ -69,7 +69,7 @@ struct p_layout_args {
 	u32		*out;
 };
 
-/* Copies @bytes each from and to the addresses of @pairs. */
+/* Copies @quads times 16 bytes from and to each pair of addresses in @pairs. */
 struct p_gather_args {
 	const u64	*pairs;		/* [nr][from, to] */
 	u32		nr;
@@ -77,8 +77,8 @@ struct p_gather_args {
 };
 
 /*
- * Runs for @ns or until *stop is not 0; with @words it reads and writes these
- * all the while, and counts in *wrong what it did not read as written.
+ * Runs for @ns or until *stop is not 0.  With @words it reads and writes these
+ * all the while, and counts in *wrong the reads that differ from the writes.
  */
 struct p_spin_args {
 	u64	ns;

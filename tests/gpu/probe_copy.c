@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * probe_copy.c - who copies blocks best
+ * probe_copy.c - the best way to copy blocks
  *
  * Blocks between the pool and pinned memory, of 64 KiB to 8 MiB.  On the host
  * a block is contiguous; in the pool it is contiguous or, where a layer's
@@ -9,9 +9,9 @@
  *	copy	one call a block (contiguous)
  *	2d	one 2-D call a block (pieces)
  *	batch	one call for all, of contiguous blocks
- *	batch_pieces	likewise, of pieces
+ *	batch_pieces	the same, of pieces
  *	kernel	a kernel reads and writes pinned memory, contiguous
- *	kernel_pieces	likewise, of pieces
+ *	kernel_pieces	the same, of pieces
  *
  * each from the host, to it, and both ways at once on two streams.  Rates are
  * of the wall clock, from the first call to the last byte, since the calls are
@@ -175,7 +175,7 @@ static void put(struct lane *l, u32 how)
 		put_kernel(l, how == KERNEL_PIECES);
 }
 
-/* GB/s of the lanes together, once. */
+/* Run the lanes once.  Return: GB/s of all together. */
 static double run_lanes(struct lane *l, u32 nr, u32 how)
 {
 	const double start = gpu_now_us();
@@ -225,7 +225,7 @@ static void lane_open(struct gpu *g, struct lane *l, u64 all, bool to_host)
 					       CU_STREAM_NON_BLOCKING, 0));
 }
 
-/* Both lanes' whole regions as copies of up to 64 MiB: what the bus gives. */
+/* Copy the whole regions of both lanes, 64 MiB at most a copy: limits of the bus. */
 static void ceilings(struct lane *l, double *peer)
 {
 	peer[0] = peer[1] = peer[2] = 0;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * probe_die.c - what lives on when a process dies
+ * probe_die.c - memory that lives on when a process dies
  *
- * die   the exporter is killed while another's kernel reads and writes what
- *       it exported
+ * die   the exporter is killed while a kernel of another process reads and
+ *       writes the exported memory
  * back  a client is killed in mid kernel: when is its memory free again
  * park  only a process without CUDA holds the descriptors: are the bytes there
- *       when somebody imports them
+ *       when another process imports them
  */
 #include <dirent.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static void maker_role(int sock)
 	role_recv(sock, &m, NULL, 600000);
 }
 
-/* Imports and compares: words that are wrong in arg[1]. */
+/* Imports a chunk and compares it: arg[1] counts wrong words. */
 static void reader_role(int sock)
 {
 	struct gpu_chunk c;
@@ -66,8 +66,8 @@ static void reader_role(int sock)
 }
 
 /*
- * A client: imports a chunk, takes arg[1] bytes of its own, and runs a kernel
- * over both for arg[2] ms.
+ * A client: imports a chunk, allocates arg[1] bytes, and runs a kernel over both
+ * for arg[2] ms.
  */
 static void client_role(int sock)
 {
@@ -148,7 +148,7 @@ void part_die(void)
 /* ---- back ---- */
 
 /*
- * Milliseconds until @want bytes are free, but for what a driver may keep for
+ * Milliseconds until @want bytes are free, less what a driver may keep for
  * itself; -1: not in 20 s.
  */
 #define KEPT	(gpu_tiny ? 0 : 64 * GPU_MIB)
@@ -221,7 +221,7 @@ void part_back(void)
 
 /* ---- park ---- */
 
-/* Processes that have a descriptor of the driver open: none, we hope. */
+/* Processes that have a descriptor of the driver open; there should be none. */
 static u32 users_of_gpu(void)
 {
 	char path[320], to[64];
@@ -261,7 +261,7 @@ static void park_once(u64 bytes, u32 wait_ms)
 	get_chunk(&maker, bytes, &fd);
 	role_kill(&maker);
 	nap(wait_ms);
-	/* The driver itself may count: this process holds its descriptor. */
+	/* This process may count: it holds an exported descriptor. */
 	gpu_fact(users_of_gpu(), "processes",
 		 "have the GPU open; this one by the exported descriptor alone",
 		 "park.%ums.users", wait_ms);
@@ -276,7 +276,7 @@ static void park_once(u64 bytes, u32 wait_ms)
 			 "park.%ums.wrong", wait_ms);
 }
 
-/* Whether the driver keeps the GPU on is machine.settings, first word. */
+/* The first word of machine.settings says whether the driver keeps the GPU on. */
 void part_park(void)
 {
 	const u64 bytes = probe_bytes(256 * GPU_MIB);

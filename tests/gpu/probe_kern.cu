@@ -2,9 +2,9 @@
 /*
  * probe_kern.cu - the device code of the probe
  *
- * Access patterns and nothing else, in the language of kernels/cuda/cu.h.
- * Results are folded into one word that is stored only if it is a value that
- * does not occur, so that no load can be left out.
+ * Access patterns and no more, in the language of kernels/cuda/cu.h.  Results are
+ * folded into one word that is stored only if it has a value that does not occur,
+ * so the compiler can leave out no load.
  */
 #include "kernels/cuda/cu.h"
 #include "tests/gpu/probe_args.h"
@@ -51,7 +51,7 @@ DEVICE u32 fold(const quad &q)
 	return q.w[0] ^ q.w[1] ^ q.w[2] ^ q.w[3];
 }
 
-/* The store that never happens: four random words are not 0x5eed0bad. */
+/* The store that never happens: four random words do not sum to 0x5eed0bad. */
 DEVICE void keep(u32 *out, u32 sum)
 {
 	if (sum == 0x5eed0badu)
@@ -107,7 +107,7 @@ KERNEL(p_read, 256)(struct p_read_args a)
 	keep(a.out, sum);
 }
 
-/* Where quad @i of this head's part of the table lies. */
+/* Address of quad @i of this head's part of the table. */
 DEVICE const u8 *layout_at(const struct p_layout_args &a, u64 i)
 {
 	const u32 run = 1u << a.run_quads_log2;

@@ -2,8 +2,8 @@
 /*
  * probe_kernels.c - the probe's device code, loaded and launched
  *
- * The image is what nvcc made of probe_kern.cu, as one fatbin in this
- * program's own read-only data.
+ * The image is nvcc's output for probe_kern.cu, as one fatbin in this program's
+ * own read-only data.
  */
 #include <string.h>
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * probe_layout.c - what the place of blocks in a pool costs a reader
+ * probe_layout.c - cost of the place of blocks in a pool for a reader
  *
  * Decode attention of Llama-3-8B reads, layer by layer, K and V of every block
- * of every sequence.  The sweep does these reads and nothing else, over pools
- * of several sizes, with blocks of 16, 32 and 64 tokens in random order:
+ * of every sequence.  The sweep does only these reads, over pools of several
+ * sizes, with blocks of 16, 32 and 64 tokens in random order:
  *
  *	block	all layers of a block are neighbours
  *	layer	within an extent, all blocks of a layer are neighbours
@@ -119,7 +119,7 @@ static u64 place_of(const struct sweep *s, u64 block)
 	       (s->layer_major ? layer_bytes(s) : LAYERS * layer_bytes(s));
 }
 
-/* Table entries of @s->nr blocks, all different, from all over the pool. */
+/* Choose table entries of @s->nr different blocks, from all over the pool. */
 static void choose_blocks(struct sweep *s)
 {
 	const u64 all = s->pool->bytes / EXTENT * blocks_of_extent(s);
@@ -178,7 +178,7 @@ static void put_step(void *arg)
 	}
 }
 
-/* As many bytes in as many launches, but one after the other. */
+/* Read as many bytes in as many launches, but one after the other. */
 static void put_plain(void *arg)
 {
 	struct sweep *s = arg;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * probe_proc.c - the processes of the probe, and what they say to each other
+ * probe_proc.c - the processes of the probe, and their messages
  *
  * A role is /proc/self/exe again with --role=NAME and its socket as descriptor
  * 3: a fresh process, since a driver does not survive fork().  Messages are of
@@ -144,7 +144,7 @@ void role_end(struct role *r)
 	role_reap(r);
 }
 
-/* ---- a part that tests all this, and needs no GPU ---- */
+/* ---- a part that tests the roles, and needs no GPU ---- */
 
 enum { SELF_ECHO, SELF_READ_FD, SELF_DIE };
 

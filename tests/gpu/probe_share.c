@@ -2,14 +2,14 @@
 /*
  * probe_share.c - two processes on one GPU
  *
- * copyshare  copies of one process while another's kernels own the
- *            multiprocessors, as the daemon's would
+ * copyshare  copies of one process, as the daemon's, while another's kernels own
+ *            the multiprocessors
  * wait       words in shared host memory that streams wait for and write
- * turns      two processes that decode: what the change between them costs
+ * turns      two processes that decode: the cost of the change between them
  * mps        copyshare and turns again, as clients of an MPS server of ours
  *
- * Work is a fixed amount, not a fixed time, wherever a rate is taken: a kernel
- * that waits for the clock makes progress while it is not running.
+ * A rate is taken over a fixed amount of work, not a fixed time: a kernel that
+ * waits for the clock makes progress while it is not running.
  */
 #include <poll.h>
 #include <signal.h>
@@ -32,7 +32,7 @@ static u32 ms_of(u32 ms)
 	return gpu_tiny ? 20 : ms;
 }
 
-/* A pass over @bytes of @from by p_read on the whole device. */
+/* Read @bytes of @from once, by p_read on the whole device. */
 static void put_read(struct gpu *g, CUdeviceptr from, u64 bytes, CUstream s)
 {
 	struct p_read_args a = {
@@ -44,14 +44,14 @@ static void put_read(struct gpu *g, CUdeviceptr from, u64 bytes, CUstream s)
 		   256, s, &a);
 }
 
-/* ---- a process that burns ---- */
+/* ---- a process that keeps the device busy ---- */
 
 enum { BURN_SPIN, BURN_READ };
 
 /*
- * Keeps two kernels queued.  arg[0]: which; arg[1]: us of a spin or MiB of a
+ * Keeps two kernels queued.  arg[0]: kind; arg[1]: us of a spin or MiB of a
  * read.  Each later message is answered by v[0] kernels and v[1] us since the
- * one before.
+ * message before.
  */
 static void burner_role(int sock)
 {
@@ -120,7 +120,7 @@ static void copier_open(struct copier *c, u64 bytes)
 	probe_fill(&c->g, c->dev, bytes, 3);
 }
 
-/* Copies of @bytes, one after the other, for @ms; microseconds of each. */
+/* Copy @bytes again and again for @ms; @us gets the microseconds of each. */
 static u32 copy_for(struct copier *c, bool to_host, u64 bytes, u32 ms,
 		    double *us)
 {
@@ -174,7 +174,7 @@ static void copy_beside(struct copier *c, const char *name, u64 what, u64 much)
 	role_start(&r, "burner", NULL);
 	role_ask(&r, &m, -1);
 	alone = burner_rate(&r, ms_of(500));
-	/* The rate beside copies is that from here to the question below. */
+	/* The rate beside copies is measured from here to the question below. */
 	role_ask(&r, &m, -1);
 	copy_figures(c, name);
 	role_ask(&r, &m, -1);
@@ -200,7 +200,7 @@ void part_copyshare(void)
 #define WAIT_MAX	200
 #define WAIT_GEQ	0
 
-/* Two words on lines of their own: the asker's and the answerer's. */
+/* Two words on separate cache lines: the asker's and the answerer's. */
 struct mailbox {
 	volatile u64	ask;
 	u64		pad[31];
@@ -224,7 +224,7 @@ static CUdeviceptr answer_at(CUdeviceptr dev)
 	return dev + offsetof(struct mailbox, answer);
 }
 
-/* Queues arg[0] pairs of waiting for n and answering n, then says so. */
+/* Queues arg[0] pairs of waiting for n and answering n, then reports it. */
 static void answerer_role(int sock)
 {
 	struct role_msg m;
@@ -265,7 +265,7 @@ static double ask_once(struct gpu *g, struct mailbox *b, CUdeviceptr dev,
 	while (__atomic_load_n(&b->answer, __ATOMIC_ACQUIRE) < i) {
 		if (gpu_now_us() - t > 5e6)
 			return -1;
-		/* Some drivers wait for more until somebody asks. */
+		/* Some drivers submit the write only when the stream is queried. */
 		if (how == BY_STREAM)
 			(void)!g->cu->StreamQuery(g->stream);
 	}
@@ -338,7 +338,7 @@ static CUgraphExec step_graph(struct gpu *g, CUdeviceptr mem, u64 bytes)
 	u64 at = 0;
 	u32 i;
 
-	/* Loaded before it is recorded. */
+	/* Load the kernel before it is recorded. */
 	put_read(g, mem, each, g->stream);
 	GPU_DO(g->cu->StreamSynchronize(g->stream));
 	GPU_DO(g->cu->StreamBeginCapture(g->stream, CU_CAPTURE_THREAD_LOCAL));
@@ -384,7 +384,7 @@ static void decoder_role(int sock)
 	}
 }
 
-/* Both at once for @ms; what each says. */
+/* Run all roles at once for @ms; @m gets their answers. */
 static void both(struct role *r, u32 nr, u32 ms, struct role_msg *m)
 {
 	u32 i;
@@ -417,7 +417,7 @@ static double together(struct role *r, u32 nr, double alone)
 	return rate;
 }
 
-/* One step of one, then one of the other; and twice of the same. */
+/* Steps of one process alone, then of two in turn. */
 static void in_turn(struct role *r)
 {
 	static double same[100], other[100];

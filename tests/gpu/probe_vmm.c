@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * probe_vmm.c - memory by handles: what it costs, guards and remembers
+ * probe_vmm.c - memory by handles: cost, protection and old content
  *
  * cost   granularity, and create, export, import, map, set-access, unmap and
  *        release at 2, 32 and 256 MiB, idle and beside a running kernel
@@ -17,7 +17,7 @@
 
 /* ---- cost ---- */
 
-/* What is timed; the first five by the owner, then by an importer. */
+/* The timed calls: the owner makes the first five before those of the importer. */
 enum { CREATE, RESERVE, MAP, ACCESS, EXPORT, UNMAP, RELEASE, UNRESERVE, NR_OWN };
 static const char *const own_names[NR_OWN] = {
 	"create", "reserve", "map", "set_access", "export", "unmap",
@@ -38,7 +38,7 @@ static double since(double *t)
 	return us;
 }
 
-/* The other process: one descriptor in, the times of its calls out. */
+/* The other process: imports a descriptor, reports the times of its calls. */
 static void importer_role(int sock)
 {
 	CUmemGenericAllocationHandle h;
@@ -76,7 +76,7 @@ static void importer_role(int sock)
 	}
 }
 
-/* One handle's life; what each call took, in microseconds. */
+/* Make, share and free a handle; microseconds of each call. */
 static void one_life(struct gpu *g, u64 bytes, struct role *peer, double *own,
 		     double *imported)
 {
@@ -203,8 +203,8 @@ void part_cost(void)
 /* ---- guard ---- */
 
 /*
- * A process that has a mapping for reading and writes through it: by a kernel,
- * after widening it first if arg[1] says so.  Answers with the result of the
+ * A process with a mapping for reading that writes through it, by a kernel; it
+ * widens the mapping first if arg[1] says so.  Answers with the result of the
  * widening in arg[2] and that of the kernel in arg[3].
  */
 static void guard_role(int sock)
@@ -288,7 +288,7 @@ void part_guard(void)
 
 /* ---- fresh ---- */
 
-/* Create handles until @want bytes or no more; how many there are. */
+/* Create handles of @want bytes together, if possible.  Return: how many. */
 static u32 take(struct gpu *g, struct gpu_chunk *c, u32 max, u64 each, u64 want)
 {
 	u32 nr = 0;
@@ -308,7 +308,7 @@ static u32 take(struct gpu *g, struct gpu_chunk *c, u32 max, u64 each, u64 want)
 #define FRESH_MAX	1024
 #define FRESH_SEED	0x5eed1
 
-/* Most of the memory that is free, in handles of this size. */
+/* Create handles of most of the free memory.  Return: how many. */
 static u32 take_most(struct gpu *g, struct gpu_chunk *c)
 {
 	const u64 each = probe_bytes(256 * GPU_MIB);
@@ -333,7 +333,7 @@ static void dirty_role(int sock)
 		probe_fill(&g, c[i].va, c[i].bytes, FRESH_SEED);
 	m.arg[0] = nr;
 	role_send(sock, &m, -1);
-	/* Its memory goes with its process. */
+	/* The end of the process frees its memory. */
 	role_recv(sock, &m, NULL, 60000);
 }
 
