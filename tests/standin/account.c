@@ -4,14 +4,15 @@
  *
  * A small file, mapped by every process: $TMPDIR/kvmm-standin, without TMPDIR
  * /tmp/kvmm-standin-UID.  A process has a slot of it, and a lock on the byte
- * with the slot's number, which the system takes away when the process is
- * gone.  A row is a piece of memory, named by the inode of its memfd, with the
- * slots of who holds it; it counts as long as one of them lives, once.  What
- * only one process can have, by cuMemAlloc(), is a number in its slot.
+ * with the slot's number, which the system takes away when the process is gone.
+ * A row is a piece of memory, named by the inode of its memfd, with the slots of
+ * the processes that hold it; it counts once, as long as one of them lives.
+ * Memory of cuMemAlloc(), which only one process can have, is a number in its
+ * slot.
  *
- * So memory that only lies in a message, or with a process that does not use
- * CUDA, is not counted.  Changes are made under flock(); after account_open()
- * nothing but that, fcntl() and loads and stores is needed.
+ * So memory is not counted if it only lies in a message, or with a process that
+ * does not use CUDA.  Changes are made under flock(); after account_open() the
+ * file needs only flock(), fcntl(), loads and stores.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -32,7 +33,7 @@ struct row {
 };
 
 struct account {
-	u32 nr_rows;		/* all behind are free */
+	u32 nr_rows;		/* all rows behind are free */
 	u32 resv;
 	u64 plain[SLOTS];
 	struct row row[ROWS];
@@ -75,7 +76,7 @@ static void trim_rows(void)
 		acc->nr_rows--;
 }
 
-/* What the dead held; who is asked only once. */
+/* Drop memory that only dead processes held; ask once for each slot. */
 static void bury(void)
 {
 	u64 dead[SLOTS / 64] = { 0 };
@@ -111,7 +112,7 @@ static u64 sum(void)
 	return used;
 }
 
-/* Room for @bytes more?  The dead are buried when it seems that there is none. */
+/* Room for @bytes more?  The dead are buried only if there seems to be none. */
 static bool room(u64 bytes)
 {
 	if (sum() + bytes <= total)
@@ -209,7 +210,7 @@ static struct row *new_row(u64 id, u64 bytes)
 	return r;
 }
 
-/* An inode number comes again, so the row may be of the dead. */
+/* Inode numbers are used again, so the row may be one of dead processes. */
 int account_hold(u64 id, u64 bytes)
 {
 	struct row *r;

@@ -2,13 +2,13 @@
 /*
  * api.c - the frame around every call; device, context, modules, launches
  *
- * What can be made to go wrong is decided here, by the environment:
+ * The environment decides which calls fail:
  *   $KVMM_STANDIN_FAIL   NAME:N[+][=RESULT],..: the Nth call of NAME (cuNAME,
  *                        or * for all together) fails, with + all after it
- *                        too; RESULT is 2, out of memory, if not said
+ *                        too; RESULT is 2, out of memory, by default
  *   $KVMM_STANDIN_FAULT  launch:N or copy:N: the Nth that runs fails the
  *                        context, and with it every call after it; =RESULT
- *                        behind it: with this
+ *                        behind it chooses the result
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -60,7 +60,7 @@ static u64 fault_launch, fault_copy;
 static CUresult fault_result;
 static __thread CUcontext current;
 static __thread int capturing;
-static __thread int entered;		/* what the call that runs needs */
+static __thread int entered;		/* needs of the call that runs */
 
 u64 drv_env(const char *name, u64 or)
 {
@@ -158,7 +158,7 @@ static void read_env(void)
 	free(copy);
 }
 
-/* Is this the launch, or the copy, that is to end the context? */
+/* Is this the launch, or the copy, that must end the context? */
 bool drv_fault_now(bool launch)
 {
 	const enum drv_count c = launch ? COUNT_LAUNCHES : COUNT_COPIES;
@@ -166,7 +166,7 @@ bool drv_fault_now(bool launch)
 	return ++drv_count[c] == (launch ? fault_launch : fault_copy);
 }
 
-/* Has a rule something to say about this call? */
+/* The result that a rule orders for this call. */
 static CUresult planned(enum drv_fn fn)
 {
 	const u64 mine = ++calls[fn], all = ++all_calls;
@@ -411,7 +411,7 @@ CUresult drv_CtxSynchronize(void)
 	return drv_leave(CUDA_SUCCESS);
 }
 
-/* ---- modules: every kernel that was compiled is in each ---- */
+/* ---- modules: each has every kernel that was compiled ---- */
 
 CUresult drv_ModuleLoadData(CUmodule *module, const void *image)
 {

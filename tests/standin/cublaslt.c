@@ -2,12 +2,12 @@
 /*
  * cublaslt.c - a cuBLASLt that computes on the CPU, and fails when told to
  *
- * Made into a library of its own for tests ($KVMM_CUBLASLT).  It takes what
- * the real one is asked for here and nothing else: A transposed, bf16 times
- * bf16 into f32, addresses and rows at multiples of 16 bytes.  It proposes
- * three algorithms: one that needs more memory than it may have, a slow one
- * and a fast one, told apart by their first word.  Each stays true to the
- * shape that it was proposed for where @fake_lt.strict says so.
+ * Made into a library of its own for tests ($KVMM_CUBLASLT).  It accepts only
+ * products that the project asks the real one for: A transposed, bf16 times bf16
+ * into f32, addresses and rows at multiples of 16 bytes.  It proposes three
+ * algorithms: one that needs more memory than it may have, a slow one and a fast
+ * one, told apart by their first word.  With @fake_lt.strict an algorithm takes
+ * only the shape that it was proposed for.
  *
  * Products go into the stream by the stand-in of the driver, whose device
  * memory is memory of this process.
@@ -214,7 +214,7 @@ static void compute(void *arg)
 	}
 }
 
-/* Through the stand-in, in the order of the stream. */
+/* Put the product into the stream through the stand-in of the driver. */
 static lt_status enqueue(lt_stream stream, const struct product *p)
 {
 	static int (*call)(CUstream, void (*)(void *), const void *, size_t);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * cublaslt.h - what tests tell the stand-in of cuBLASLt, and ask it
+ * cublaslt.h - settings and counts of the stand-in of cuBLASLt, for tests
  */
 #ifndef TESTS_STANDIN_CUBLASLT_H
 #define TESTS_STANDIN_CUBLASLT_H
@@ -23,10 +23,10 @@ enum fake_lt_call {
  * struct fake_lt - its one variable, "fake_lt", found by dlsym()
  * @calls:   of each function so far
  * @fail_at: the call of that number fails; 0: none
- * @fail_always: all do
+ * @fail_always: all calls fail
  * @by:      products by each algorithm
- * @objects: that were made and not destroyed
- * @strict:  algorithms take the M alone that they were proposed for
+ * @objects: made and not yet destroyed
+ * @strict:  algorithms take only the M that they were proposed for
  */
 struct fake_lt {
 	u32	calls[FAKE_NR_CALLS];

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * driver.h - what the files of the stand-in's driver share
+ * driver.h - declarations that the files of the stand-in's driver share
  *
  * A function of the interface is drv_NAME() in C and has the driver's symbol in
- * the library, with the type that cudrv.h says.  One lock, drv_lock, covers
- * all state; it is dropped while bytes are copied and while a kernel runs.
+ * the library, with its type from cudrv.h.  One lock, drv_lock, covers all state;
+ * it is dropped while bytes are copied and while a kernel runs.
  */
 #ifndef TESTS_STANDIN_DRIVER_H
 #define TESTS_STANDIN_DRIVER_H
@@ -42,7 +42,7 @@ enum {
 	CUDA_ERROR_CAPTURE_ISOLATION		= 905,
 };
 
-/* What a function asks for before it does anything. */
+/* Conditions that a function needs. */
 enum {
 	DRV_PLAIN	= 0,
 	DRV_INIT	= 1,	/* cuInit() was called, and not before a fork */
@@ -56,7 +56,7 @@ extern pthread_cond_t drv_done;
 /**
  * drv_enter() - a call of the interface begins
  *
- * Counts it, fails it where $KVMM_STANDIN_FAIL says so, and checks @needs.
+ * Counts it, fails it if $KVMM_STANDIN_FAIL says so, and checks @needs.
  *
  * Return: 0 with drv_lock taken, else the result of the call.
  */
@@ -72,20 +72,20 @@ do {									\
 		return enter_;						\
 } while (0)
 
-/* A number by lot; a number of the environment, or @or. */
+/* A random number; a number of the environment, or @or. */
 u64 drv_draw(void);
 u64 drv_env(const char *name, u64 or);
-/* The device failed: every call that needs a context says so from now on. */
+/* The device failed: from now on every call that needs a context returns @r. */
 void drv_fault(CUresult r);
 bool drv_faulted(void);
-/* A use that no result tells: one line, and the end. */
+/* For a wrong use that has no result: print one line, and end the process. */
 void drv_die(const char *fmt, ...) __printf(1, 2) __noreturn;
-/* Is this launch (or copy) the one that is to end the context?  Counts it. */
+/* Must this launch (or copy) end the context?  Counts it. */
 bool drv_fault_now(bool launch);
-/* One more of this thread's streams records (or, -1, one less). */
+/* One more stream of this thread records (or, with -1, one less). */
 void drv_capturing(int by);
 
-/* What is counted for $KVMM_STANDIN_COUNT. */
+/* Counters of $KVMM_STANDIN_COUNT. */
 enum drv_count {
 	COUNT_CREATED, COUNT_IMPORTED, COUNT_EXPORTED, COUNT_RELEASED,
 	COUNT_MAPPED, COUNT_UNMAPPED, COUNT_ALLOC, COUNT_FREE,
@@ -98,11 +98,11 @@ extern u64 drv_count[COUNT_NR];
 
 /* ---- account.c: one device for all processes ---- */
 
-/* Open the account; 0 or -errno.  Before a sandbox closes. */
+/* Open the account; 0 or -errno.  Call it before a sandbox closes. */
 int account_open(void);
-/* @bytes of no handle more (or less): -ENOMEM if the device is full. */
+/* Count @bytes more (or less) without handle.  Return: -ENOMEM: the device is full. */
 int account_plain(s64 bytes);
-/* This process holds what lies behind the memfd with inode @id, or no more. */
+/* This process holds the memory of the memfd with inode @id, or drops it. */
 int account_hold(u64 id, u64 bytes);
 void account_drop(u64 id);
 bool account_room(u64 bytes);
@@ -118,7 +118,7 @@ enum range_kind {
 	RANGE_HOST	= 8,	/* cuMemHostAlloc() */
 	RANGE_PINNED	= 16,	/* cuMemHostRegister() */
 };
-/* What only device code and copies may touch. */
+/* Ranges that only device code and copies may touch. */
 #define RANGE_CLOSED	(RANGE_MAP | RANGE_ALLOC)
 #define RANGE_DEVICE	(RANGE_MAP | RANGE_ALLOC | RANGE_MANAGED)
 #define RANGE_LOCKED	(RANGE_HOST | RANGE_PINNED | RANGE_MANAGED)
@@ -126,8 +126,8 @@ enum range_kind {
 struct handle;
 
 /**
- * struct range - addresses that belong to one thing
- * @base, @bytes: what the system gave, with guard pages, where that is more
+ * struct range - addresses of one piece of memory
+ * @base, @bytes: the mapping, with guard pages, if it is larger
  * @access: device code may use it
  */
 struct range {
@@ -136,28 +136,28 @@ struct range {
 	struct handle *handle;
 	u64 base, bytes;
 	bool access;
-	int prot;		/* what that means */
+	int prot;		/* protection for @access */
 };
 
-/* All of @addr .. @addr + @size is in ranges of @kinds that may be used. */
+/* Do ranges of @kinds that may be used cover all of @addr .. @addr + @size? */
 bool range_covers(u64 addr, u64 size, u32 kinds);
 bool range_overlaps(u64 addr, u64 size);
-/* The range that has @addr, or NULL. */
+/* The range with @addr, or NULL. */
 struct range *range_at(u64 addr);
 int range_add(const struct range *r);
 void range_del(struct range *r);
-/* The part of a driver's allocation beyond its size was written to. */
+/* Die if the part of a driver's allocation behind its size was written. */
 void range_check(const struct range *r);
 void range_check_all(void);
 /*
- * With $KVMM_STANDIN_CLOSED=1 device memory is closed to the host: it is opened
- * while an op runs, and closed when the call that made it run ends.
+ * With $KVMM_STANDIN_CLOSED=1 device memory is closed to the host: it is open
+ * while an op runs, and is closed when the call that ran the op ends.
  */
 void range_open(void);
 void range_close(void);
-/* One range has become what it is now. */
+/* Set the protection of a range that was added or changed. */
 void range_protect(const struct range *r);
-/* Fill with what nobody should take for a number or for zero. */
+/* Fill with a pattern that is neither a usual number nor zero. */
 void mem_poison(void *p, u64 bytes);
 
 /* ---- stream.c ---- */
@@ -170,9 +170,9 @@ enum op_type {
 struct graph;
 
 /**
- * struct op - one thing that a stream is to do
+ * struct op - one task of a stream
  * @seq: its number in its stream
- * @started: when it became the first, ns; 0: it did not
+ * @started: ns when it became the first, 0: it is not
  */
 struct op {
 	struct op *next;
@@ -199,10 +199,10 @@ struct CUstream_st {
 	struct op *head, **tail;
 	u64 issued, done;
 	bool alive;
-	bool running;		/* a thread is at the first op */
-	bool blocking;		/* waits for the stream NULL, and it for this */
+	bool running;		/* a thread runs the first op */
+	bool blocking;		/* ordered with the stream NULL */
 	struct graph *capture;
-	u32 cap_last;		/* ops in the graph after the last of this */
+	u32 cap_last;		/* ops in the graph after this stream's last one */
 };
 
 struct CUevent_st {
@@ -211,13 +211,13 @@ struct CUevent_st {
 	bool dead;
 	CUstream stream;	/* of the last record; NULL: none */
 	u64 seq;
-	u64 time;		/* ns, when that was reached */
+	u64 time;		/* ns when the record was reached */
 	struct graph *capture;	/* recorded in this graph, ... */
-	u32 cap_at;		/* ... after so many ops */
+	u32 cap_at;		/* ... after this many ops */
 	CUstream cap_stream;
 };
 
-/* A graph, or one made ready: ops in an order in which they may run. */
+/* A graph, or an executable one: ops in an order in which they may run. */
 struct graph {
 	u32 refs;
 	struct op *head, **tail;
@@ -226,26 +226,26 @@ struct graph {
 	CUstream origin;
 };
 
-/* Is it a stream that is alive?  NULL is one. */
+/* The state of stream @s, or NULL if it is not alive; @s may be NULL, a stream too. */
 CUstream stream_of(CUstream s);
-/* A copy of @o goes to @s, or into the graph that @s records. */
+/* Add a copy of @o to @s, or to the graph that @s records. */
 CUresult stream_put(CUstream s, const struct op *o);
-/* All ops up to @seq have run; the lock may be dropped meanwhile. */
+/* Run all ops up to @seq; the lock may be dropped meanwhile. */
 void stream_run(CUstream s, u64 seq);
-/* Some ops run, without waiting for anything. */
+/* Run some ops, without waiting. */
 void stream_poke(CUstream s);
 void stream_run_all(void);
 /* Does any thread run an op? */
 bool stream_busy(void);
 extern struct CUstream_st *drv_streams;
 
-/* A copy of its own of an op, and what it refers to; its end. */
+/* Copy an op, with references to all that it uses; drop such a copy. */
 struct op *op_copy(const struct op *o);
 void op_drop(struct op *o);
 
-/* op.c: do what @o says; the lock is dropped meanwhile. */
+/* op.c: run @o; the lock is dropped meanwhile. */
 void op_run(struct op *o);
-/* How long a copy takes yet, ns. */
+/* ns until a copy may end. */
 u64 op_wait_ns(struct op *o);
 u64 drv_now(void);
 

@@ -2,12 +2,12 @@
 /*
  * fiber.cpp - run a launch: blocks one by one, their threads as fibers
  *
- * A fiber is a stack and where it stands on it.  It runs a thread until that
- * waits or ends; when it ends the fiber goes on with a thread that did not
- * begin yet, on the same stack, so a kernel without barriers needs one fiber
- * and no switch.  Who goes on is drawn by lot: among the lanes of the warp
- * that are ready, and when there are none, or now and then anyhow, among the
- * warps.  The order of blocks is an arithmetic sequence modulo their number.
+ * A fiber is a stack and a position on it.  It runs a thread until the thread
+ * waits or ends.  At the end the fiber goes on with a thread that did not begin
+ * yet, on the same stack, so a kernel without barriers needs one fiber and no
+ * switch.  The next thread is drawn by lot: among the ready lanes of the warp,
+ * and when there are none, or now and then anyhow, among the warps.  The order of
+ * blocks is an arithmetic sequence modulo their number.
  *
  * Invariant: a lane is in at most one of ready, ended, at_barrier and the
  * arrived lanes of a group; the lane that runs is in none of them.
@@ -46,7 +46,7 @@ static u32 nr_pred, result;
 extern "C" void shim_switch(void **save, void *to);
 
 #if defined(__x86_64__) && !defined(SHIM_UCONTEXT)
-/* What a call must preserve is on the stack that is left. */
+/* Registers that a call must preserve go on the stack that is left. */
 asm(".text\n"
     ".type shim_switch, @function\n"
     "shim_switch:\n"
@@ -71,7 +71,7 @@ static void *first_sp(u8 *top, void (*entry)(void))
 {
 	void **sp = (void **)top;
 
-	*--sp = NULL;		/* as if somebody had called it */
+	*--sp = NULL;		/* a return address, as after a call */
 	*--sp = (void *)entry;
 	for (int i = 0; i < 6; i++)
 		*--sp = NULL;
@@ -140,9 +140,9 @@ u64 shim_seed(void)
 	return (n + 1) * 0x9e3779b97f4a7c15ull | 1;
 }
 
-/* ---- who goes on ---- */
+/* ---- the next thread ---- */
 
-/* One of the bits of @mask, by lot. */
+/* Draw one of the bits of @mask. */
 static u32 draw_bit(u32 mask)
 {
 	const u32 by = (u32)shim_draw(&shim_lot) & 31;
@@ -158,7 +158,7 @@ void shim_wake(u32 warp, u32 lanes)
 		ready_warps |= 1u << warp;
 }
 
-/* All of the block are at its barrier: open it. */
+/* All threads of the block are at its barrier: open it. */
 static void open_barrier(void)
 {
 	u32 i;
@@ -175,7 +175,7 @@ static void open_barrier(void)
 	}
 }
 
-/* The thread to go on with, which is made the one that runs; or NOBODY. */
+/* Draw the next thread and make it the running one.  Return: it, or NOBODY. */
 static u32 draw(void)
 {
 	u32 w = shim_now.warp, lane;
@@ -209,8 +209,8 @@ static void leave_to(struct fiber *to)
 }
 
 /*
- * A fiber runs threads that have none.  Where it finds another to go on, or
- * the block at its end, it lies idle until somebody wants a fiber.
+ * A fiber runs threads that have no fiber.  If the next thread has its own, or
+ * the block is at its end, the fiber lies idle until a thread needs one.
  */
 static void fiber_main(void)
 {
@@ -236,7 +236,7 @@ static struct fiber *new_fiber(void)
 {
 	static u32 nr;
 	const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	/* Not all at the same place in their pages: caches know these. */
+	/* Offsets in the pages differ, since caches have few places for equal ones. */
 	const size_t off = nr++ * 5 % 61 * LINE_BYTES;
 	struct fiber *f = (struct fiber *)calloc(1, sizeof(*f));
 	u8 *m;
@@ -259,7 +259,7 @@ bool shim_stack_full(u64 addr)
 	return addr >= guard && addr < guard + (u64)sysconf(_SC_PAGESIZE);
 }
 
-/* Where the thread that was drawn goes on. */
+/* The fiber for the drawn thread. */
 static struct fiber *fiber_of(u32 t)
 {
 	struct fiber *f = on[t];

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * graph.c - record a stream, and replay what was recorded; copies and fills
+ * graph.c - record a stream, and replay the recording; copies and fills
  *
  * A graph is a list of ops in the order in which they were recorded, which is
  * one of the orders that their dependences allow.  An op keeps addresses, and
- * of a kernel the bytes of its argument.  A stream that waits for an event of a
- * recording records, too, and must have been waited for before the end.
+ * that of a kernel also the bytes of its argument.  A stream that waits for an
+ * event of a recording records, too, and the origin must wait for it before the
+ * end.
  */
 #include <stdlib.h>
 
@@ -52,7 +53,7 @@ CUresult graph_add(CUstream s, const struct op *o)
 	return CUDA_SUCCESS;
 }
 
-/* @s waits for @e; one of them or both are of a recording. */
+/* @s waits for @e; the stream or the event or both are of a recording. */
 CUresult graph_wait(CUstream s, CUevent e)
 {
 	CUstream of = e->cap_stream;
@@ -69,7 +70,7 @@ CUresult graph_wait(CUstream s, CUevent e)
 		s->cap_last = e->capture->nr;
 	} else if (s == e->capture->origin && of != s &&
 		   e->cap_at >= of->cap_last) {
-		of->cap_last = 0;	/* all that it did is waited for */
+		of->cap_last = 0;	/* the origin waits for all its ops */
 	}
 	return CUDA_SUCCESS;
 }
@@ -91,7 +92,7 @@ CUresult drv_StreamBeginCapture(CUstream stream, int mode)
 	return drv_leave(CUDA_SUCCESS);
 }
 
-/* Nobody records into @g any more; was all of it waited for? */
+/* End the recording of @g; did its origin wait for all other streams? */
 static CUresult close_capture(struct graph *g)
 {
 	CUresult r = g->broken ? CUDA_ERROR_CAPTURE_INVALIDATED : CUDA_SUCCESS;
@@ -130,7 +131,7 @@ CUresult drv_StreamEndCapture(CUstream stream, CUgraph *graph)
 	return drv_leave(CUDA_SUCCESS);
 }
 
-/* A graph is never changed once recorded, so both are the same ops. */
+/* A recorded graph never changes, so both share the ops. */
 CUresult drv_GraphInstantiate(CUgraphExec *exec, CUgraph graph,
 			      unsigned long long flags)
 {

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * guard.cpp - launches that are not allowed, and addresses that are nobody's
+ * guard.cpp - launches that are not allowed, and addresses outside allocations
  *
- * Device code follows plain addresses.  Around what the stand-in's driver
- * allocates lie pages that nobody may touch, so an index too far is a fault of
- * the CPU, and is told here with the kernel and the line; so is what the
- * compiler's own checks of device code trap.  The handler stands only while a launch runs, and passes on what other threads do.
+ * Device code follows plain addresses.  Allocations of the stand-in's driver have
+ * guard pages around them, so an index too far is a fault of the CPU.  The handler
+ * reports it with the kernel and the line.  It also reports traps of the
+ * compiler's own checks of device code.  It is installed only while a launch runs,
+ * and passes on the faults of other threads.
  */
 #include <dlfcn.h>
 #include <signal.h>
@@ -48,7 +49,7 @@ static u64 pc_of(const void *context)
 #endif
 }
 
-/* What addr2line says of an address of a file; nothing that a handler may not. */
+/* Ask addr2line about an address of a file; uses only calls that a handler may use. */
 static void ask_line(const char *file, u64 offset, char *said, size_t len)
 {
 	char at[32];
@@ -76,7 +77,7 @@ static void ask_line(const char *file, u64 offset, char *said, size_t len)
 		waitpid(pid, NULL, 0);
 }
 
-/* "file:line" of an instruction, or where it is in its library. */
+/* "file:line" of an instruction, or its address. */
 static void line_of(u64 pc, char *line, size_t len)
 {
 	char said[400];
@@ -94,7 +95,7 @@ static void on_fault(int sig, siginfo_t *si, void *context)
 {
 	char line[512];
 
-	if (!inside) {		/* another thread's: as if we were not here */
+	if (!inside) {		/* another thread's: restore the old handler */
 		sigaction(sig, sig == SIGSEGV ? &was_segv :
 			  sig == SIGBUS ? &was_bus : &was_ill, NULL);
 		return;

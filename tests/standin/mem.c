@@ -3,12 +3,12 @@
  * mem.c - device memory: handles of memfds, addresses, allocations
  *
  * A device address is an address of this process.  A handle is a memfd with a
- * size that is sealed; it lives while somebody holds it or has it mapped, and
- * an exported handle is a copy of the file descriptor.  What cuMemAlloc() gives
- * ends at a page that nobody may touch; the bytes from its size up to there,
- * less than 256, have a pattern that is looked at when it is freed.
+ * size that is sealed; it lives as long as a caller holds it or has it mapped,
+ * and an exported handle is a copy of the file descriptor.  Memory of cuMemAlloc()
+ * ends at a guard page; the bytes from its size up to there, less than 256, have a
+ * pattern that is checked when it is freed.
  *
- * New memory is full of a pattern, which the seed chooses: nobody is to rely
+ * New memory is full of a pattern, which the seed chooses: callers must not rely
  * on zeros.
  */
 #include <fcntl.h>
@@ -24,7 +24,7 @@
 
 struct handle {
 	struct handle *next;
-	u64 id;			/* what the caller has */
+	u64 id;			/* as callers know it */
 	u64 inode;
 	u64 size;
 	int fd;
@@ -79,7 +79,7 @@ static struct handle *handle_of(u64 id)
 	return NULL;
 }
 
-/* Somebody else in this process has the same memory. */
+/* Does another handle of this process name the same memory? */
 static bool inode_held(const struct handle *but)
 {
 	const struct handle *h;
@@ -105,7 +105,7 @@ static void handle_gone(struct handle *h)
 	free(h);
 }
 
-/* Takes @fd, also when it fails. */
+/* Takes @fd over, also when it fails. */
 static CUresult handle_add(u64 *id, int fd, u64 size, bool exportable)
 {
 	struct handle *h = calloc(1, sizeof(*h));
@@ -268,7 +268,7 @@ CUresult drv_MemAddressReserve(CUdeviceptr *addr, size_t size, size_t align,
 	if (flags || !size || size % gran || !is_power_of_2(to))
 		return drv_leave(CUDA_ERROR_INVALID_VALUE);
 	a = calloc(1, sizeof(*a));
-	/* One more at the end, so that nobody's memory follows. */
+	/* One more page at the end, so that no other memory follows. */
 	m = mmap((void *)(uintptr_t)wish, size + to + page_size(), PROT_NONE,
 		 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (!a || m == MAP_FAILED) {
@@ -380,7 +380,7 @@ CUresult drv_MemSetAccess(CUdeviceptr addr, size_t size,
 
 /* ---- allocations ---- */
 
-/* @size bytes that end at a guard page, but for what the alignment costs. */
+/* @size bytes that end at a guard page, rounded up to the alignment. */
 static CUresult new_range(u64 *addr, u64 size, enum range_kind kind)
 {
 	const u64 page = page_size();
@@ -465,7 +465,7 @@ CUresult drv_MemAllocManaged(CUdeviceptr *addr, size_t size,
 	return drv_leave(r);
 }
 
-/* Waits for all that runs, as the driver does. */
+/* Waits for all running ops, as the driver does. */
 CUresult drv_MemFree(CUdeviceptr addr)
 {
 	struct range *r;

@@ -2,9 +2,9 @@
 /*
  * memop.c - words that streams wait for and write, and batches of copies
  *
- * Functions that only the programs of tests/gpu use, so they are not in
+ * Only the programs of tests/gpu use these functions, so they are not in
  * cudrv.h and no fault of $KVMM_STANDIN_FAIL strikes them.  A wait keeps the
- * thread that runs the stream; the word may be another process's.
+ * thread that runs the stream; another process may own the word.
  */
 #include <sched.h>
 

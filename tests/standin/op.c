@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * op.c - do one thing that a stream has been told
+ * op.c - run one op of a stream
  *
- * Copies and kernels run without drv_lock; kernels one at a time.  Addresses
- * were checked when the op was put into its stream and are checked again: what
- * was given back meanwhile is a defect of the caller, which a GPU would not
- * always tell.
+ * Copies and kernels run without drv_lock; kernels one at a time.  Addresses were
+ * checked when the op was put into its stream and are checked again.  Memory that
+ * was freed meanwhile is a defect of the caller, which a GPU would not always
+ * report.
  */
 #include <stdlib.h>
 #include <time.h>

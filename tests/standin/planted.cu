@@ -2,10 +2,10 @@
 /*
  * planted.cu - kernels for the tests of the stand-in itself
  *
- * A line at which a fault may be told ends in a comment, its kernel and faults:
- * the test looks for it here.  It is one of two where the order of threads
- * decides which of two accesses comes second.  Without a fault, what a kernel
- * gives is the same in every order.
+ * A line at which a fault may be reported ends in a comment with its kernel and
+ * faults: the test looks for it here.  Two lines have the same fault if the order
+ * of threads decides which of two accesses comes second.  Without a fault the
+ * results of a kernel are the same in every order.
  */
 #include "kernels/cuda/cu.h"
 #include "tests/standin/planted.h"
@@ -24,7 +24,7 @@ KERNEL(p_barrier, T)(struct planted_args a)
 	a.out[t] = tile[(t + 1) % T];		/* p_barrier 1 */
 }
 
-/* Two rounds: the second may not write before the first was read. */
+/* Rounds: one must not write before the reads of the last one are done. */
 KERNEL(p_behind, T)(struct planted_args a)
 {
 	const u32 t = threadIdx.x;
@@ -86,7 +86,7 @@ DEVICE u32 first_of(SHARED_PTR(u32) p, u32 i)
 	return p[i];				/* p_dynamic 2 */
 }
 
-/* The same bytes by two names: a granule is of the smaller type. */
+/* The same bytes by two names: a granule has the size of the smaller type. */
 KERNEL(p_dynamic, T)(struct planted_args a)
 {
 	const u32 t = threadIdx.x;
@@ -219,7 +219,7 @@ KERNEL(p_atomic, T)(struct planted_args a)
 	}
 }
 
-/* What barriers count, and what the next of them forgets. */
+/* Results of barriers; each barrier must forget the counts of the last one. */
 KERNEL(p_block, T)(struct planted_args a)
 {
 	const u32 t = threadIdx.x;
@@ -277,7 +277,7 @@ KERNEL(p_mma, WARP)(struct planted_args a)
 		a.f[(t / 4 + i / 2 * 8) * 8 + t % 4 * 2 + i % 2] = d[i];
 }
 
-/* Each block of a grid once. */
+/* Visit each block of a grid once. */
 KERNEL(p_grid, T)(struct planted_args a)
 {
 	const u32 b = (blockIdx.z * gridDim.y + blockIdx.y) * gridDim.x +
@@ -288,7 +288,7 @@ KERNEL(p_grid, T)(struct planted_args a)
 	a.out[b] += 1 + b;
 }
 
-/* Too much, unless the host asked for it. */
+/* Uses too much shared memory, unless the host asked for it. */
 KERNEL(p_big, T)(struct planted_args a)
 {
 	const u32 t = threadIdx.x;
@@ -299,7 +299,7 @@ KERNEL(p_big, T)(struct planted_args a)
 	a.out[t] = words[a.n + (t ^ 1)];
 }
 
-/* What the compiler's checks find. */
+/* Faults that the compiler's checks find. */
 KERNEL(p_local, T)(struct planted_args a)
 {
 	const u32 t = threadIdx.x;
@@ -316,7 +316,7 @@ KERNEL(p_local, T)(struct planted_args a)
 	a.out[t] = sum;
 }
 
-/* What a test of kernels pays for: shared memory, barriers, shuffles. */
+/* The usual costs of a test of kernels: shared memory, barriers, shuffles. */
 KERNEL(p_speed, 256)(struct planted_args a)
 {
 	const u32 t = threadIdx.x;

@@ -3,7 +3,7 @@
  * planted.h - kernels for the tests of the stand-in itself
  *
  * x(name, most bytes of dynamic shared memory), as in kernels/cuda/list.h.
- * Most of them do as they should with fault 0, and something wrong with others.
+ * Most of them are right with fault 0, and wrong in one way with each other one.
  */
 #ifndef TESTS_STANDIN_PLANTED_H
 #define TESTS_STANDIN_PLANTED_H

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * range.c - which addresses are whose: one table, by address
+ * range.c - which memory an address belongs to: one table, by address
  *
  * Ranges never overlap.  A pointer into the table is good until the next
  * range_add() or range_del().
  *
- * A host that follows a device address gets a fault beside a GPU.  Here it gets
- * one if that was asked for: then the pages of device memory may be touched only
- * while an op runs.  Tests that play the part of a kernel themselves do not ask.
+ * With a GPU a host that follows a device address gets a fault.  Here it gets one
+ * only on request: then the pages of device memory may be touched only while an
+ * op runs.  Tests that act as a kernel themselves do not request it.
  */
 #include <stdlib.h>
 #include <sys/mman.h>
@@ -102,7 +102,7 @@ static bool closes(void)
 	return is;
 }
 
-/* All of its pages, of which an allocation has two more that nobody touches. */
+/* Protect all pages of a range but guard pages, two of an allocation. */
 void range_protect(const struct range *r)
 {
 	const u64 guard = r->kind == RANGE_MAP ? 0 :

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * sanitized.h - what is not run in sanitized builds
+ * sanitized.h - tests that are not run in sanitized builds
  *
- * The stand-in is never sanitized itself, but what a program does over it is.
- * After a fault of the device the stand-in forgets what lay in its queues and
- * modules, as a driver may: a leak to whoever counts.
+ * The stand-in itself is never sanitized, but the program that uses it is.  After
+ * a fault of the device the stand-in forgets the contents of its queues and
+ * modules, as a driver may: LeakSanitizer would report them.
  */
 #ifndef TESTS_STANDIN_SANITIZED_H
 #define TESTS_STANDIN_SANITIZED_H
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* True, and said: @what is about a device that fails, and is left out. */
+/* In a sanitized build print a note that @what is left out.  Return: whether. */
 static inline bool standin_forgets(const char *what)
 {
 	const char *name = getenv("KVMM_SANITIZER");

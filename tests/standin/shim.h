@@ -2,20 +2,20 @@
 /*
  * shim.h - device code on a CPU: threads, barriers, warps
  *
- * Included by kernels/cuda/cu.h where that is compiled as C++.  A launch runs
- * block after block; each thread of a block is a fiber, which runs until it
- * waits for others, and who goes on then is drawn by lot ($KVMM_SHIM_SEED).
- * Nothing runs at the same time as anything else, so what would be a race on a
- * GPU is not one here: it is found by what each thread did since which
- * barrier (shim_shared.h), in whatever order it happened to run.
+ * Included by kernels/cuda/cu.h if that is compiled as C++.  A launch runs block
+ * after block.  Each thread of a block is a fiber, which runs until it waits for
+ * others; the next thread is drawn by lot ($KVMM_SHIM_SEED).  No two threads run
+ * at the same time, so a race on a GPU is not one here.  It is found by the
+ * accesses of each thread and the barriers between them (shim_shared.h), in any
+ * order of threads.
  *
- * What is wrong in device code is said in one line on standard error, and ends
- * the process by abort().  Functions take the line that they were called from
- * as a default argument, so nothing is hidden behind macros.
+ * A defect of device code is reported in one line on standard error, and ends the
+ * process by abort().  Functions take the line of their caller as a default
+ * argument, so no macros are needed.
  *
  * Stricter than CUDA: every thread of a block must reach every barrier, by the
- * same line of the source, also those that have nothing to do; a mask names
- * lanes that all get there, and never one that ended.
+ * same line of the source, even if it has no work; a mask names lanes that all
+ * get there, and never one that ended.
  */
 #ifndef TESTS_STANDIN_SHIM_H
 #define TESTS_STANDIN_SHIM_H
@@ -32,7 +32,7 @@
 #define SHIM_LIKELY(x)	__builtin_expect(!!(x), 1)
 
 #define SHIM_MAX_THREADS	1024u
-/* What a block has without asking, and at most. */
+/* Shared memory of a block by default, and at most. */
 #define SHIM_SMEM_PLAIN		(48u << 10)
 #define SHIM_SMEM_MAX		(227u << 10)
 
@@ -68,7 +68,7 @@ struct shim_kernel {
 };
 
 /**
- * struct shim_now - what runs
+ * struct shim_now - the running thread and the clock
  * @me: the thread; @warp: its warp
  * @clock: counts barriers, of blocks and of warps
  * @epoch: @clock at the last barrier of the block
@@ -90,11 +90,11 @@ extern struct shim_dim3 shim_thread, shim_block, shim_grid, shim_dim;
 
 bool shim_register(struct shim_kernel *k);
 
-/* Say what is wrong with the thread that runs, in one line; abort(). */
+/* Report a defect of the running thread in one line; abort(). */
 void shim_die(struct shim_where at, const char *fmt, ...)
 	__attribute__((noreturn, cold)) __printf(2, 3);
 
-/* The barrier of the block: how many came with @pred, and whether any did. */
+/* The barrier of the block.  Return: number of threads that came with @pred. */
 u32 shim_barrier(u32 pred, struct shim_where at);
 
 enum shim_kind {
@@ -107,15 +107,15 @@ enum shim_kind {
 	SHIM_MAT_TRANS,
 };
 
-/* What a lane brings to the others of its warp. */
+/* Values that a lane gives to the others of its warp. */
 struct shim_give {
 	u64 value;
-	u32 from;		/* lane whose value it wants */
+	u32 from;		/* lane to take the value of */
 	const void *a, *b;
 	void *d;
 };
 
-/* All lanes of @mask come here with the same @kind and line; the result. */
+/* Wait until all lanes of @mask are here with the same @kind and line; the result. */
 u64 shim_warp(enum shim_kind kind, u32 mask, const struct shim_give *g,
 	      struct shim_where at);
 }
@@ -128,9 +128,9 @@ u64 shim_warp(enum shim_kind kind, u32 mask, const struct shim_give *g,
 /* ---- kernels ---- */
 
 /*
- * The one argument, of a type that is not known yet where the kernel is
- * registered: it converts to whatever the kernel takes, and what that was
- * tells how many bytes a launch must keep.
+ * The one argument of a kernel.  Its type is not known where the kernel is
+ * registered: it converts to the parameter's type, and the size of that type says
+ * how many bytes a launch must keep.
  */
 template <typename Tag, typename T>
 struct shim_size {
@@ -155,7 +155,7 @@ struct shim_arg {
 	}
 };
 
-/* The call finds @name by its argument's namespace, which is this one. */
+/* The call finds @name through the type of its argument, of this namespace. */
 #define KERNEL(name, threads)						\
 	struct shim_is_##name {						\
 		static struct shim_kernel kernel;			\

@@ -43,7 +43,7 @@ DEVICE float __int_as_float(int b)
 	return bits_float((u32)b);
 }
 
-/* To nearest even; NaN becomes the one that the instruction gives. */
+/* Round to nearest even; NaN becomes the NaN of the instruction. */
 DEVICE u32 shim_to_bf16(float f)
 {
 	const u32 b = float_bits(f);
@@ -61,7 +61,7 @@ DEVICE u32 shim_to_f16(float f)
 
 	if (mag > 0x7f800000)
 		return 0x7fff;
-	if (mag >= 0x477ff000)		/* 65520, and all above */
+	if (mag >= 0x477ff000)		/* 65520 or more */
 		return sign | 0x7c00;
 	if (mag < 0x33000000)		/* below half of the smallest */
 		return sign;
@@ -120,7 +120,7 @@ DEVICE float shim_flush(float f)
 		bits_float(float_bits(f) & 0x80000000);
 }
 
-/* Without subnormals, as the instruction is. */
+/* Without subnormals, like the instruction. */
 DEVICE float fast_exp2(float x)
 {
 	return shim_flush(exp2f(shim_flush(x)));

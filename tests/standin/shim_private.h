@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shim_private.h - what the files of the shim share
+ * shim_private.h - declarations that the files of the shim share
  */
 #ifndef TESTS_STANDIN_SHIM_PRIVATE_H
 #define TESTS_STANDIN_SHIM_PRIVATE_H
@@ -20,7 +20,7 @@ struct shim_group {
  * struct shim_warp_state - one warp of the block that runs
  * @all:   its lanes
  * @ready: lanes that could go on now
- * @ended: lanes that are through
+ * @ended: lanes that have ended
  * @at_barrier: lanes that wait at the barrier of the block
  */
 struct shim_warp_state {
@@ -37,29 +37,29 @@ struct shim_warp_state {
 extern struct shim_warp_state shim_warps[SHIM_MAX_THREADS / 32];
 extern u64 shim_lot;
 
-/* The thread that runs waits, until its lane is ready and it is drawn. */
+/* The running thread waits, until its lane is ready and drawn. */
 void shim_wait(void);
 
-/* Has any lane of a warp become ready: tell who draws. */
+/* Make @lanes of a warp ready to be drawn. */
 void shim_wake(u32 warp, u32 lanes);
 
-/* The lanes of @g are there: give each what it gets. */
+/* All lanes of @g have come: give each its result. */
 void shim_warp_serve(struct shim_warp_state *w, const struct shim_group *g);
 
-/* Nobody of the block can go on: say who is missing where. */
+/* No thread of the block can go on: report which ones are missing, and where. */
 void shim_stuck(void) __attribute__((noreturn));
 
-/* What runs; the place of the barrier that threads wait at. */
+/* The running launch; the line of the barrier at which threads wait. */
 extern const struct shim_launch *shim_launched;
 extern struct shim_where shim_barrier_at;
 
-/* Is @addr where the stack of the fiber that runs has ended? */
+/* Is @addr just past the stack of the running fiber? */
 bool shim_stack_full(u64 addr);
 
-/* A block begins: all that was written is forgotten. */
+/* A block begins: forget all writes. */
 void shim_watch_block(void);
 
-/* A launch begins: is it allowed?  Who faults from now on is in device code. */
+/* A launch begins: is it allowed?  From now on faults are those of device code. */
 void shim_guard_begin(const struct shim_launch *l);
 void shim_guard_end(void);
 

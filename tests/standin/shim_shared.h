@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * shim_shared.h - shared memory that knows who touched it; atomics; copies
+ * shim_shared.h - shared memory that notes its accesses; atomics; copies
  *
- * Beside every element (of dynamic shared memory: beside every granule of the
- * smallest element that the kernel declares) lies who wrote and who read it
- * last, and when.  Time counts barriers.  What a thread did is ordered before
- * what another does now, if a barrier of the block came since, or if both are
- * of one warp and a __syncwarp() came since.  Two accesses of which one writes,
- * by two threads, not ordered, are a race, whatever the order that they ran in.
- * What was not written since the block began cannot be read.
+ * Every element has a shadow: its last writer, its last readers, and the times.
+ * (In dynamic shared memory it is every granule of the smallest element that the
+ * kernel declares.)  Time counts barriers.  An earlier access of a thread is
+ * ordered before the present access of another, if a barrier of the block came
+ * since, or if both are of one warp and a __syncwarp() came since.  Two accesses
+ * by two threads, of which one writes, are a race if they are not ordered,
+ * whatever the order that they ran in.  An element that was not written since the
+ * block began cannot be read.
  *
  * An array is indexed by objects that know the line: a[i] is a proxy, which
  * reads when it becomes a number and writes when it is assigned to.  An array
@@ -17,7 +18,7 @@
 #ifndef TESTS_STANDIN_SHIM_SHARED_H
 #define TESTS_STANDIN_SHIM_SHARED_H
 
-/* Instead of a thread in @wr_by: atomics of one warp (with its number), of many. */
+/* In @wr_by instead of a thread: atomics of one warp (plus its number), of many. */
 #define SHIM_ATOMIC	0x8000u
 #define SHIM_ATOMIC_ALL	0xffffu
 
@@ -38,7 +39,7 @@ struct shim_shadow {
 	u16 pending_by;
 };
 
-/* An index, and the line where it was used as one. */
+/* An index, and the line that uses it. */
 struct shim_index {
 	s64 i;
 	struct shim_where at;
@@ -65,10 +66,10 @@ extern "C" {
 void shim_read(const struct shim_span *s, s64 i, u32 nr, struct shim_where at);
 void shim_write(const struct shim_span *s, s64 i, u32 nr, struct shim_where at);
 void shim_atomic(const struct shim_span *s, s64 i, struct shim_where at);
-/* As a read by every lane of the warp. */
+/* A read by every lane of the warp. */
 void shim_read_warp(const struct shim_span *s, s64 i, u32 nr,
 		    struct shim_where at);
-/* What 16 bytes at once must also be: aligned. */
+/* An access of 16 bytes must be aligned. */
 void shim_aligned(const void *p, const char *what, struct shim_where at);
 void shim_copy_async(const struct shim_span *s, s64 i, const void *from,
 		     bool there, struct shim_where at);
@@ -126,7 +127,7 @@ struct shim_addr {
 	struct shim_where at;
 };
 
-/* An element, before it is known what is done to it. */
+/* An element; the use of the object decides between read and write. */
 template <typename T>
 struct shim_ref {
 	struct shim_span s;
@@ -165,7 +166,7 @@ struct shim_ref {
 	}
 };
 
-/* Elements of shared memory; what SHARED_PTR(type) is. */
+/* Elements of shared memory; SHARED_PTR(type) is this. */
 template <typename T>
 struct shim_ptr {
 	struct shim_span s;

@@ -2,16 +2,15 @@
 /*
  * stream.c - streams and events: work that runs later than it was asked for
  *
- * A stream is a queue.  What is put there runs when somebody waits for it or
- * asks about it, or now and then by lot, so that a host that changes a buffer
- * too early, or reads one too early, gets other bytes than it wants.  A copy
- * from or to memory that was not pinned is over when the call returns, as it
- * is with CUDA.
+ * A stream is a queue.  Its ops run when a caller waits for them or asks about
+ * them, or now and then by lot.  So a host that changes or reads a buffer too
+ * early gets wrong bytes.  A copy from or to memory that was not pinned is over
+ * when the call returns, as with CUDA.
  *
  * An event is the number of an op in a stream, and is reached when that op is
- * done.  Who runs an op marks its stream running and may drop the lock; the
- * others wait for drv_done.  Waiting goes from later calls to earlier ones, so
- * it makes no circle.
+ * done.  A thread that runs an op marks its stream running and may drop the lock;
+ * other threads wait for drv_done.  Waiting goes from later calls to earlier ones,
+ * so it makes no circle.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -51,7 +50,7 @@ void op_drop(struct op *o)
 	free(o);
 }
 
-/* A copy of @o of its own, with what it refers to. */
+/* A copy of @o, with references to all that it uses. */
 struct op *op_copy(const struct op *o)
 {
 	struct op *n = malloc(sizeof(*n));
@@ -78,8 +77,8 @@ struct op *op_copy(const struct op *o)
 }
 
 /*
- * What another library of the stand-in does on a GPU: @fn with a copy of @data
- * in the order of the stream, and in what it records.
+ * GPU work of another library of the stand-in: run @fn with a copy of @data in
+ * the order of the stream, or record it.
  */
 __attribute__((visibility("default")))
 CUresult standin_call(CUstream s, void (*fn)(void *), const void *data,
@@ -177,7 +176,7 @@ static bool may_run(CUstream s, u32 depth)
 	return !s->running && s->head == o && on->done >= o->wait.seq;
 }
 
-/* At least one op where that can be, so that asking again and again ends. */
+/* Run at least one op if possible, so that repeated queries come to an end. */
 void stream_poke(CUstream s)
 {
 	u64 nr = drv_draw() % 8;
@@ -186,7 +185,7 @@ void stream_poke(CUstream s)
 		run_first(s);
 }
 
-/* The stream NULL is in order with all that do not say otherwise. */
+/* The stream NULL is in order with all streams that are blocking. */
 static void run_before(CUstream s)
 {
 	CUstream i;
@@ -201,7 +200,7 @@ static void run_before(CUstream s)
 			stream_run(i, i->issued);
 }
 
-/* Some stream goes on by itself, now and then. */
+/* Now and then some streams go on by themselves. */
 static void chance(void)
 {
 	CUstream s;
@@ -213,7 +212,7 @@ static void chance(void)
 			stream_poke(s);
 }
 
-/* A copy with memory that the host may change as soon as it has control. */
+/* Is it a copy with pageable memory, which the host may change after the call? */
 static bool pageable(const struct op *o)
 {
 	const struct cu_memcpy2d *c = &o->copy2d;
@@ -284,7 +283,7 @@ CUresult drv_StreamCreateWithPriority(CUstream *stream, unsigned int flags,
 	return drv_leave(CUDA_SUCCESS);
 }
 
-/* Events may refer to it for ever, so the structure stays. */
+/* Events may refer to it for ever, so the structure is kept. */
 CUresult drv_StreamDestroy(CUstream stream)
 {
 	ENTER(StreamDestroy, DRV_INIT | DRV_CONTEXT);
@@ -296,7 +295,7 @@ CUresult drv_StreamDestroy(CUstream stream)
 	return drv_leave(CUDA_SUCCESS);
 }
 
-/* What nobody may ask of a stream that records. */
+/* Check a call that is not allowed for a stream that records. */
 static CUresult usable(CUstream s)
 {
 	if (!s)

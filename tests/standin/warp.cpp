@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * warp.cpp - what the lanes of a warp do together
+ * warp.cpp - operations of the lanes of a warp together
  *
- * Lanes that name the same mask at the same line of the source form a group.
- * Who comes last serves all of them and goes on; a lane that never comes leaves
- * the others waiting, which is found when nobody in the block can go on.
+ * Lanes that name the same mask at the same line of the source form a group.  The
+ * last lane to come serves all of them and goes on.  If a lane never comes the
+ * others wait, which is found when no thread of the block can go on.
  */
 #include "tests/standin/shim_private.h"
 
@@ -121,7 +121,7 @@ void shim_warp_serve(struct shim_warp_state *w, const struct shim_group *g)
 	}
 }
 
-/* The group that waits at @at for the caller; a new one, if none does. */
+/* The group that waits at @at for the caller; a new one, if there is none. */
 static struct shim_group *group_of(struct shim_warp_state *w,
 				   enum shim_kind kind, u32 mask,
 				   struct shim_where at)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * watch.cpp - who touched what, and what that says about the kernel
+ * watch.cpp - check accesses to shared memory for races and other defects
  *
- * The laws are in shim_shared.h.  Everything found is said by shim_die(), with
- * the kernel, the block, the thread, the array, the index and the line.
+ * The laws are in shim_shared.h.  shim_die() reports a defect with the kernel, the
+ * block, the thread, the array, the index and the line.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -45,7 +45,7 @@ static struct {
 } statics[STATICS];		/* arrays with a size, by kernel */
 static u32 nr_statics;
 
-/* ---- saying it ---- */
+/* ---- reports ---- */
 
 static void say_who(char *line, size_t len)
 {
@@ -69,12 +69,12 @@ void shim_die(struct shim_where at, const char *fmt, ...)
 	if (at.file)
 		snprintf(line + n, sizeof(line) - n, ": %s:%u", at.file, at.line);
 	n = strlen(line);
-	line[n] = '\n';		/* by a handler, too: no streams */
+	line[n] = '\n';		/* a handler may come here: no stdio streams */
 	(void)!write(STDERR_FILENO, line, n + 1);
 	abort();
 }
 
-/* Whom the waiting lanes wait for; else who did not come to the barrier. */
+/* Report lanes that a warp waits for; else threads that miss at the barrier. */
 void shim_stuck(void)
 {
 	const u32 nr = (shim_launched->threads + 31) / 32;
@@ -104,7 +104,7 @@ void shim_stuck(void)
 
 /* ---- shared memory ---- */
 
-/* The first granule of element @i, of @nr, and how many there are. */
+/* The first granule of elements @i to @i + @nr; @count: how many there are. */
 static struct shim_shadow *granules(const struct shim_span *s, s64 i, u32 nr,
 				    u32 *count, struct shim_where at)
 {
@@ -123,7 +123,7 @@ static s64 index_of(const struct shim_span *s, const struct shim_shadow *e)
 	return s->base + ((e - s->shadow) << *s->gran) / s->size;
 }
 
-/* Was what thread @by did at @when before what the caller does now? */
+/* Was an access of thread @by at time @when ordered before one of the caller now? */
 static bool ordered(u32 by, u32 when)
 {
 	const u32 warp = by / 32;
@@ -133,7 +133,7 @@ static bool ordered(u32 by, u32 when)
 	return warp == shim_now.warp && when < shim_now.warp_sync[warp];
 }
 
-/* The same of the last write, which may have been an atomic operation. */
+/* The same for the last write, which may have been an atomic operation. */
 static bool write_ordered(const struct shim_shadow *e)
 {
 	if (e->wr_by < SHIM_ATOMIC)
@@ -144,7 +144,7 @@ static bool write_ordered(const struct shim_shadow *e)
 	       e->wr_at < shim_now.warp_sync[shim_now.warp];
 }
 
-/* And of all reads. */
+/* The same for all reads. */
 static bool reads_ordered(const struct shim_shadow *e)
 {
 	if (e->rd_at < shim_now.epoch)
@@ -179,7 +179,7 @@ static void die_pending(const struct shim_span *s, const struct shim_shadow *e,
 		 s->name, (long long)index_of(s, e), e->pending_by);
 }
 
-/* Written in this block, before its last barrier or by the thread itself. */
+/* Was it written in this block, before its last barrier or by the thread itself? */
 static inline bool plainly_there(const struct shim_shadow *e)
 {
 	return SHIM_LIKELY(e->wr_at >= shim_now.born && !e->pending &&
@@ -199,7 +199,7 @@ static void check_read(const struct shim_span *s, struct shim_shadow *e,
 		die_race(s, e, "read", true, at);
 }
 
-/* Another thread read: of those before only what could still be a race. */
+/* Note a read; of earlier reads keep those that could still be part of a race. */
 static inline void note_read(struct shim_shadow *e)
 {
 	const u32 warp = shim_now.warp;
@@ -238,7 +238,7 @@ void shim_read_warp(const struct shim_span *s, s64 i, u32 nr,
 
 	for (e = granules(s, i, nr, &n, at); n; n--, e++) {
 		check_read(s, e, at);
-		/* The other lanes get it, too, so its own write is not enough. */
+		/* The other lanes get the value, too, so the thread's own write is not enough. */
 		if (e->wr_by == shim_now.me && e->wr_at >= shim_now.epoch &&
 		    e->wr_at >= shim_now.warp_sync[shim_now.warp])
 			die_race(s, e, "read by the warp", true, at);
@@ -298,7 +298,7 @@ void shim_aligned(const void *p, const char *what, struct shim_where at)
 			 what, (u32)((uintptr_t)p % 16));
 }
 
-/* A smaller element than before: each granule becomes several. */
+/* A smaller element than before: split each granule. */
 static void refine(struct shim_kernel *k, u32 gran)
 {
 	const u32 split = 1u << (k->gran - gran);
@@ -377,7 +377,7 @@ void shim_copy_async(const struct shim_span *s, s64 i, const void *from,
 	if (!there)
 		return;
 	shim_aligned(from, "global memory", at);
-	(void)*(const volatile u8 *)from;	/* who is outside is told here */
+	(void)*(const volatile u8 *)from;	/* an address outside faults here */
 }
 
 void shim_copy_commit(void)
@@ -412,7 +412,7 @@ void shim_copy_wait(u32 left)
 
 /* ---- blocks ---- */
 
-/* What nobody waited for ends with the block. */
+/* Copies that no thread waited for end with the block. */
 static void drop_copies(void)
 {
 	u32 i, k, g;
@@ -426,7 +426,7 @@ static void drop_copies(void)
 	nr_copies = 0;
 }
 
-/* Stamps of the past would soon seem to be of today: forget all. */
+/* Before the clock wraps and old times look new: forget all. */
 static void restart_clock(void)
 {
 	u32 i;
