@@ -52,7 +52,7 @@ class Fault:
 
 	def __init__(self, path, text, function, start, end, new, what):
 		self.path, self.text, self.function, self.what = path, text, function, what
-		# As many lines as before: assertions know theirs.
+		# Keep the number of lines: assertions print theirs.
 		self.start, self.end = start, end
 		self.new = new + "\n" * (text.count("\n", start, end) - new.count("\n"))
 
@@ -252,7 +252,7 @@ class Compiler:
 	def object(self, path, text):
 		out = os.path.join(self.at, "out.o")
 		cmd = CC + CFLAGS + ["-w", "-I" + os.path.dirname(path), "-c", "-x", "c", "-", "-o", out]
-		# Told by this name, so that assertions name the file as ever.
+		# With this name assertions print the usual file.
 		text = '# 1 "%s"\n%s' % (path, text)
 		run = subprocess.run(cmd, input=text.encode(), cwd=TOP, stderr=subprocess.DEVNULL,
 				     check=False)
