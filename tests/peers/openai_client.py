@@ -169,7 +169,7 @@ def test_stream_helper():
             max_tokens=8, seed=1) as s:
         for _ in s:
             pass
-        # Not get_final_completion(), which takes a length limit for an error.
+        # Not get_final_completion(): it takes the end by a length limit for an error.
         done = s.current_completion_snapshot
     assert done.choices[0].message.content
     assert done.choices[0].finish_reason in ("length", "stop")

@@ -41,16 +41,16 @@ def load():
     with open(f"{TOP}/tests/data/openai/schemas.json") as f:
         doc = nullable(json.load(f))
     schemas = doc["components"]["schemas"]
-    # The document says that events of completions have the same shape as the
-    # whole, and forgets that before the end there is no reason and no usage:
-    # its own example of a stream has null there.
+    # The document gives events of completions the shape of a whole completion.
+    # It forgets that events before the last have no reason and no usage: its own
+    # example of a stream has null there.
     chunk = json.loads(json.dumps(schemas["CreateCompletionResponse"]))
     props = chunk["properties"]["choices"]["items"]["properties"]
     for where, key in ((props, "finish_reason"), (chunk["properties"], "usage")):
         where[key] = {"anyOf": [where[key], {"type": "null"}]}
     schemas["CompletionChunk"] = chunk
-    # Likewise: the tokens of a prompt that is echoed begin with one that has
-    # no probability.
+    # It also forgets that the first token of an echoed prompt has no
+    # probability.
     for name in ("CreateCompletionResponse", "CompletionChunk"):
         choice = schemas[name]["properties"]["choices"]["items"]["properties"]
         lists = choice["logprobs"]["anyOf"][0]["properties"]
@@ -62,8 +62,8 @@ def load():
 
 
 VALIDATORS = load()
-# The same by the types that the client was made with; but its type of a whole
-# completion is also that of events, which have no reason before the end.
+# The client's own types of the same answers.  Its type of a whole completion is
+# also that of events, which have no reason before the end.
 TYPES = {
     "CreateCompletionResponse": openai.types.Completion,
     "CreateChatCompletionResponse": openai.types.chat.ChatCompletion,

@@ -335,7 +335,7 @@ def do_fetch(folder):
     return 0 if total else 1
 
 
-# ---- what the library says
+# ---- results of the library
 
 def record(out, kind, text, ids):
     raw = text.encode()
@@ -363,7 +363,7 @@ def write_golden(out, tok, some, seed):
     for kind, skip in ((3, False), (4, True)):
         for some_ids, text in zip(ids, tok.decode_batch(
                 ids, skip_special_tokens=skip)):
-            # Broken characters are shown otherwise by a stream.
+            # A stream shows broken characters in another way.
             if "\ufffd" not in text:
                 record(out, kind, text, some_ids)
 
