@@ -30,7 +30,7 @@ FNR == 3 {
 	if (!(r in about)) {
 		complain(FILENAME ": no room " r)
 	} else if (index($0, " * " f " - ") != 1) {
-		complain(FILENAME ":3: not \" * " f " - \" and what it does")
+		complain(FILENAME ":3: not \" * " f " - \" and its purpose")
 	} else {
 		what = substr($0, length(" * " f " - ") + 1)
 		gsub(/\|/, "\\|", what)
@@ -42,13 +42,13 @@ END {
 	print "# The files of the core\n"
 	print "Made from `kvmm/core/ROOMS` and the heads of the files: `make pages`. A file calls its own room and the rooms"
 	print "above it on this page, never a room below; `.ci/rooms` checks that. [core.md](core.md) describes the core.\n"
-	print "| room | what is in it |"
+	print "| room | contents |"
 	print "|---|---|"
 	for (i = 1; i <= nr_rooms; i++)
 		print "| [" room[i] "](#" room[i] ") | " about[room[i]] " |"
 	for (i = 1; i <= nr_rooms; i++) {
 		print "\n## " room[i] "\n"
-		print "| file | what it does |"
+		print "| file | purpose |"
 		print "|---|---|"
 		printf "%s", files[room[i]]
 		if (files[room[i]] == "")

@@ -60,7 +60,7 @@ wrong 'a number that is gone' '/^#define KVMM_EV_MAP/d' 'KVMM_EV_MAP is in the l
 cd "$KVMM_TOP" || exit 2
 out=$(awk -f .ci/core-map.awk kvmm/core/ROOMS kvmm/core/*/*.c 2>&1 >"$work/made")
 rc=$?
-check 'each file of the core says what it does' rc_is 0
+check 'each file of the core has its purpose' rc_is 0
 check 'core-files.md is current: make pages' cmp "$work/made" Documentation/core-files.md
 mkdir -p "$work/mem" && printf '// x\n/*\n * other.c - a name of another file\n' >"$work/mem/one.c"
 out=$(awk -f .ci/core-map.awk kvmm/core/ROOMS "$work/mem/one.c" 2>&1 >/dev/null)

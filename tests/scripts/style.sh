@@ -62,8 +62,8 @@ EOF2
 good include/kvmm/a.h <<EOF2
 /**
  * f() - do it
- * @a: what
- * @cb: whom to tell
+ * @a: a number
+ * @cb: a callback
  */
 int f(int a[2], int (*cb)(int b));
 
@@ -111,6 +111,11 @@ bad include/kvmm/a.h 2 "no comment right above" <<<'int f(int a);'
 bad include/kvmm/a.h 6 "no parameter @b" <<<$'/**\n * f() - do it\n * @b: what\n */\nint f(int a);'
 bad include/kvmm/a.h 3 "does not start" <<<$'/** g() - do it */\nint f(int a);'
 bad x.sh 1 "no line" <<<'echo'
+# Of 1,000 words three, or one in a short file.
+good a.c <<<"/* a block knows whose it is */"
+bad a.c 2 "2 of 10 words .* name the noun" <<<"/* what others hold is theirs, and who waits gets it */"
+good a.md <<<"A block is held by a sequence."
+bad a.md 1 "2 of 7 words" <<<"Nobody waits, and what goes is cache."
 
 put a.c <<<'int a;'
 sed -i 1d "$tree/a.c"

@@ -98,8 +98,8 @@ static int view_refused(int err, const char *why, struct seq_file *out)
 }
 
 /**
- * view_user() - the user whose budget a request is charged to
- * @key: of the tenant whose socket it is; PROC_ALL: the daemon's own
+ * view_user() - the user that pays for a request
+ * @key: of the socket's tenant; PROC_ALL: the daemon's own socket
  * @req: @len bytes of anything
  *
  * Return: its key; PROC_ALL for root, the daemon's own user and a bad request.
@@ -120,7 +120,7 @@ u64 view_user(const struct views *vs, u64 key, const char *req, size_t len)
 
 /**
  * view_request() - answer one request of the view sockets
- * @key: of the tenant whose socket it is; PROC_ALL: the daemon's own
+ * @key: of the socket's tenant; PROC_ALL: the daemon's own socket
  * @req: @len bytes of anything, less than PROC_REQ_MAX
  * @wait: its trigger is set if the connection is to stay, else CORE_NONE
  * @out: takes the text, or after an error one line

@@ -6,21 +6,22 @@
  * meanwhile.  A user that reads without end must not take that time from the clients
  * of others.  So each user, but root and the user of the daemon, has a budget: it
  * grows by SPEND_SHARE of the time that passes, up to SPEND_BURST_NS.  A request is
- * charged after its answer, for no one knows its cost before.  A user whose budget is
- * used up waits for it: up to SPEND_WAIT_NS, else the request is refused.
+ * charged after its answer, since its cost is unknown before.  A request of a user in
+ * debt waits until the debt is paid; if that takes more than SPEND_WAIT_NS, it is
+ * refused.
  *
- * This is a token bucket whose level may be negative.  With a request of cost c, a
+ * This is a token bucket with a level that may be negative.  With a request of cost c, a
  * user has at most SPEND_BURST_NS + c + SPEND_SHARE * t of any t.
  *
- * The table has a record for each user that read lately.  A record whose budget is
- * whole means the same as none, so the fullest record is used again; with more
+ * The table has a record for each user that read lately.  A record with a whole
+ * budget means the same as none, so the fullest record is used again; with more
  * users in debt than records the least debt is forgiven.
  */
 #include "kvmm/ipc/view/view.h"
 
 #define SPEND_SHARE	50	/* one part of so many of the mm thread's time: 2 % */
 #define SPEND_BURST_NS	(100 * NSEC_PER_MSEC)
-#define SPEND_LEAST_NS	20000	/* to wake the mm thread and to let it sleep again is not measured */
+#define SPEND_LEAST_NS	20000	/* the mm thread also wakes and sleeps, which is not measured */
 
 /* Budget of the user at @now. */
 static s64 spend_level(const struct spend_user *u, u64 now)
