@@ -6,9 +6,9 @@
 #define KVMM_CORE_BASE_H
 
 #include <kvmm/bug.h>
-#include <kvmm/probes.h>
 
 #include "kvmm/core/base/records.h"
+#include "kvmm/core/base/tell.h"
 
 static inline const struct core_config *core_cfg(const struct core *c)
 {
@@ -137,26 +137,6 @@ static inline void core_count(struct core *c, enum core_event ev, u64 n)
 {
 	c->head->events[ev] += n;
 }
-
-/* trace.c: a ring of decisions */
-void trace_record(struct core *c, u32 event, const u64 *arg, u32 nr);
-
-/* Record an event of trace.h; its fields are in the order of that list. */
-#define core_trace(c, event, ...)					\
-do {									\
-	_Static_assert(sizeof((u64[]){ __VA_ARGS__ }) / sizeof(u64) ==	\
-		       CORE_TRACE_NR_##event, #event);			\
-	if (__builtin_expect((c)->trace_on & (1u << CORE_TRACE_##event), 0)) \
-		trace_record(c, CORE_TRACE_##event,			\
-			     (const u64[]){ __VA_ARGS__ },		\
-			     CORE_TRACE_NR_##event);			\
-} while (0)
-
-/* An index as a field of a trace record. */
-#define trace_id(index)	((index) == CORE_NONE ? ~0ull : (u64)(index))
-
-/* The first three fields of each trace record about a sequence. */
-#define trace_seq(c, s)	(s)->client, (s)->domain, seq_number(c, s)
 
 static inline u32 seq_index(const struct core *c, const struct kv_seq *s)
 {

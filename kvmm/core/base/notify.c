@@ -82,9 +82,8 @@ bool client_kill(struct core *c, u32 client, int reason)
 	if (cl->killed || cl->away)
 		return false;
 	cl->killed = 1;
-	core_count(c, CORE_EV_client_kill, 1);
-	core_trace(c, client_kill, client, cl->domain, (u64)reason);
-	KV_PROBE(kvmm, kill, client, -reason);
+	core_tell(c, client_kill, .client = client, .domain = cl->domain,
+		  .error = (u64)reason);
 	c->ops->kill(c->ops_arg, client, reason);
 	return true;
 }

@@ -5,7 +5,7 @@
  * The ring is memory of the shell.  It has records of one size, and the newest
  * overwrite the oldest.  A word of bits says which events are recorded.  An
  * event that is off costs a load and a predicted branch where it would be
- * recorded (core_trace() in base.h).  No decision depends on the trace, so a
+ * recorded (core_tell() in tell.h).  No decision depends on the trace, so a
  * core does the same with and without it.
  *
  * The word is in the arena, so the next core records the same events; the ring
@@ -56,7 +56,7 @@ void core_trace_attach(struct core *c, u64 now, void *mem, u32 nr)
 	c->trace_on = c->head->trace_on & ALL_ON;
 	if (c->again) {
 		c->now = now;
-		core_trace(c, adopt, clients_known(c));
+		core_tell(c, adopt, .clients = clients_known(c));
 	}
 }
 
@@ -88,15 +88,30 @@ u32 core_trace_enabled(const struct core *c)
 	return c->trace_on;
 }
 
-/* Write a record; core_trace() has found that its event is on. */
-void trace_record(struct core *c, u32 event, const u64 *arg, u32 nr)
+/* The fields of each event, in their order; the others are 0, which is never reached. */
+static const struct {
+	u8 nr;
+	u8 field[CORE_TRACE_ARGS];
+} trace_fields[NR_CORE_TRACE] = {
+#define f(name) CORE_TF_##name,
+#define x(name, text, fields)						\
+	[CORE_TRACE_##name] = { CORE_TRACE_NR_##name, { fields } },
+	CORE_TRACE_EVENTS(x, f)
+#undef x
+#undef f
+};
+
+/* Write a record of an event that is switched on. */
+void trace_record(struct core *c, u32 event, const struct core_said *said)
 {
 	struct core_trace *t = c->trace;
 	struct core_trace_rec *r = &t->rec[t->written++ & (t->nr - 1)];
+	u32 i;
 
 	r->ns = c->now;
 	r->event = event;
-	memcpy(r->arg, arg, nr * sizeof(*arg));
+	for (i = 0; i < trace_fields[event].nr; i++)
+		r->arg[i] = said->field[trace_fields[event].field[i]];
 }
 
 /**

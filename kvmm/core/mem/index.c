@@ -379,9 +379,8 @@ static void evict_tell(struct core *c, u32 blk, bool kept)
 {
 	u32 dom = c->blocks[blk].domain;
 
-	core_trace(c, evict, dom, blk, kept);
-	KV_PROBE(kvmm, evict, dom, c->taker, blk, kept,
-		 domain_used(&c->domains[dom]));
+	core_tell(c, evict, .domain = dom, .block = blk, .kept = kept,
+		  .taker = c->taker, .used = domain_used(&c->domains[dom]));
 }
 
 /* Drop a name without children, on any tier. */

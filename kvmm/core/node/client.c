@@ -138,8 +138,8 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 	cl->state = CLI_ALIVE;
 	memset(&c->bind[client], 0, sizeof(c->bind[client]));
 	client_describe(c, client, info);
-	core_count(c, CORE_EV_client_attach, 1);
-	core_trace(c, client_attach, client, dom, cl->tenant);
+	core_tell(c, client_attach, .client = client, .domain = dom,
+		  .tenant = cl->tenant);
 	return 0;
 }
 
@@ -241,8 +241,8 @@ void client_detach(struct core *c, u32 client)
 	cl->state = CLI_DETACHED;
 	c->tenants[cl->tenant].ghosts++;
 	client_say(c, client, KVMM_CLIENT_DETACHED, 0);
-	core_count(c, CORE_EV_client_detach, 1);
-	core_trace(c, client_detach, client, cl->domain, cl->tenant);
+	core_tell(c, client_detach, .client = client, .domain = cl->domain,
+		  .tenant = cl->tenant);
 }
 
 static void ghost_ended(struct core *c, u32 tenant)
@@ -271,8 +271,8 @@ void core_client_dead(struct core *c, u64 now, u32 client)
 		client_quarantine(c, client);
 		core_crash(c, CORE_CRASH_client_dead);
 		client_close_seqs(c, client);
-		core_count(c, CORE_EV_client_death, 1);
-		core_trace(c, client_dead, client, cl->domain, cl->tenant);
+		core_tell(c, client_dead, .client = client, .domain = cl->domain,
+			  .tenant = cl->tenant);
 	}
 	if (cl->state == CLI_ALIVE || cl->state == CLI_DETACHED) {
 		cl->state = CLI_DEAD;

@@ -160,9 +160,8 @@ void core_device_failed(struct core *c, u64 now, u32 how)
 	c->head->device = how;
 	c->head->create_after = ~0ull;
 	c->head->clean_after = ~0ull;
-	core_count(c, CORE_EV_device_fail, 1);
-	core_trace(c, device_fail, how == CORE_DEVICE_LOST ? (u64)-ENODEV :
-			   (u64)-EIO);
+	core_tell(c, device_fail,
+		  .error = how == CORE_DEVICE_LOST ? (u64)-ENODEV : (u64)-EIO);
 	keep_what_there_is(c);
 	if (how == CORE_DEVICE_LOST)
 		lose_all(c);

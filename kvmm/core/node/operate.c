@@ -173,7 +173,7 @@ int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
 		return err;
 	d->by_operator |= BIT(which);
 	d->operator_limit[which] = value;
-	core_trace(c, limit_set, dom, which, value);
+	core_tell(c, limit_set, .domain = dom, .mark = which, .value = value);
 	limit_settle(c);
 	(void)room_evict(c, dom, 0);
 	admit_all(c);

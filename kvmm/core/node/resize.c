@@ -262,8 +262,10 @@ int core_pool_resize(struct core *c, u64 now, u64 bytes)
 	c->now = now;
 	if (nr == was)
 		return 0;
-	core_count(c, nr < was ? CORE_EV_pool_shrink : CORE_EV_pool_grow, 1);
-	core_trace(c, pool_resize, nr * core_cfg(c)->extent_size);
+	if (nr < was)
+		core_tell(c, pool_shrink, .bytes = nr * core_cfg(c)->extent_size);
+	else
+		core_tell(c, pool_grow, .bytes = nr * core_cfg(c)->extent_size);
 	c->head->nr_online = (u32)nr;
 	core_crash(c, CORE_CRASH_resize);
 	core_pool(c, CORE_POOL_DEV)->cursor = 0;

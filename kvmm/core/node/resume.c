@@ -54,7 +54,7 @@ int core_client_resume(struct core *c, u64 now, u32 client, u64 seen,
 	if (seen > cl->last_number)
 		return -EPROTO;
 	c->now = now;
-	core_trace(c, client_resume, client, cl->domain);
+	core_tell(c, client_resume, .client = client, .domain = cl->domain);
 	was = cl->away;
 	cl->away = AWAY_NOT;
 	/*

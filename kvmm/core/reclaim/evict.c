@@ -54,9 +54,8 @@ enum verdict room_evict(struct core *c, u32 dom, u32 nr)
 	}
 	d->dev.keep_spans = 0;
 	if (limited) {
-		core_trace(c, limit_reclaim, dom, limited);
-		KV_PROBE(kvmm, limit_reclaim, dom, limited, domain_used(d),
-			 mark);
+		core_tell(c, limit_reclaim, .domain = dom, .blocks = limited,
+			  .used = domain_used(d), .allowed = mark);
 	}
 	return domain_slack(d) < nr || (u64)domain_used(d) + d->dev.reserved + nr >
 	       d->dev.max_blocks ? ROOM_NONE : ROOM_NOW;

@@ -126,7 +126,8 @@ void oom_note(struct core *c, const struct kv_seq *want, u32 nr, u32 outcome,
 {
 	struct core_oom_view *o;
 
-	core_trace(c, oom, trace_seq(c, want), nr, outcome, cause);
+	core_tell(c, oom, SAID_SEQ(c, want), .blocks = nr, .outcome = outcome,
+		  .cause = cause);
 	if (!c->trace)
 		return;
 	o = &c->trace->oom;

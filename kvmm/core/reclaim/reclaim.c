@@ -68,7 +68,8 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	c->taker = dom;
 	if ((u64)domain_held(d) + spare + nr > d->dev.max_blocks) {
 		d->nr_max_events++;
-		KV_PROBE(kvmm, limit, dom, 0, domain_held(d), nr + spare);
+		core_tell(c, limit, .domain = dom, .held = domain_held(d),
+			  .blocks = nr + spare);
 		return ROOM_NONE;
 	}
 	if (!room_possible(c, dom, (u64)nr + spare, &back))

@@ -348,7 +348,8 @@ void revoke_begin(struct core *c, u32 dom, u32 first)
 	c->head->nr_revokes++;
 	d->nr_revokes++;
 	d->dev.pending_spans++;
-	core_trace(c, revoke, dom, c->extents[first].tenant, first, rv->nr);
+	core_tell(c, revoke, .domain = dom, .tenant = c->extents[first].tenant,
+		  .extent = first, .extents = rv->nr);
 	for (e = first; e < first + rv->nr; e++)
 		c->extents[e].want = 1 + (u32)(rv - c->head->revokes);
 	if (!revoke_empty(c, rv))

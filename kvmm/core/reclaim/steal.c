@@ -385,8 +385,9 @@ static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
 
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
-		KV_PROBE(kvmm, steal, c->spans[span].domain, dom, span,
-			 evicted[e - first]);
+		core_tell(c, steal_span, .domain = c->spans[span].domain,
+			  .taker = dom, .extent = span,
+			  .cached = evicted[e - first]);
 		span_release(c, span);
 	}
 	return true;
@@ -463,8 +464,8 @@ static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
 
 	if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
 		return false;
-	core_trace(c, steal, dom, trace_id(owner), run,
-		   c->domains[dom].dev.span_extents);
+	core_tell(c, steal, .domain = dom, .owner = trace_id(owner),
+		  .extent = run, .extents = c->domains[dom].dev.span_extents);
 	if (cost >= RUN_REVOKE)
 		revoke_begin(c, dom, run);
 	return true;

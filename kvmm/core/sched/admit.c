@@ -34,7 +34,6 @@ static void admit_count(struct core *c, const struct kv_seq *s, u32 hit)
 {
 	bool again = s->flags & SEQF_PREEMPTED;
 
-	core_count(c, CORE_EV_admit, 1);
 	core_count(c, CORE_EV_restore, again ? 1 : 0);
 	if (s->open_flags & KVMM_OPEN_NO_MATCH)
 		return;
@@ -74,11 +73,9 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 		      u32 total)
 {
 	struct kv_domain *d = seq_domain(c, s);
+	const u64 waited = c->now - s->since;
 
 	core_crash(c, CORE_CRASH_admit);
-	KV_PROBE(kvmm, admit, s->client, seq_number(c, s), s->domain, s->nr_ids,
-		 h->whole * d->block_tokens + h->part,
-		 (c->now - s->since) / 1000);
 	wait_del(c, s);
 	run_add(c, s);
 	s->reserved = total - h->whole;
@@ -96,8 +93,9 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	why_back(c, s);
 	c->head->touched += total * d->dev.block_bytes;
 	admit_count(c, s, s->valid_len);
-	core_trace(c, admit, trace_seq(c, s), s->nr_ids, s->valid_len,
-		   s->reserved);
+	core_tell(c, admit, SAID_SEQ(c, s), .tokens = s->nr_ids,
+		  .cached = s->valid_len, .blocks = s->reserved,
+		  .us = waited / 1000);
 	admit_hit(c, s, h->whole);
 	core_count(c, CORE_EV_prefix_partial_tokens, h->part);
 	/* It may have been preempted when its growth was refused. */
@@ -126,12 +124,13 @@ static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
 }
 
 /* Above memory.high no sequence is admitted while another one runs. */
-static bool high_waits(const struct core *c, struct kv_domain *d, u32 nr)
+static bool high_waits(struct core *c, struct kv_domain *d, u32 nr)
 {
 	if (!d->nr_running || (u64)domain_held(d) + nr <= d->high_blocks)
 		return false;
 	d->nr_high_events++;
-	KV_PROBE(kvmm, limit, d - c->domains, 1, domain_held(d), nr);
+	core_tell(c, limit, .domain = (u64)(d - c->domains), .mark = 1,
+		  .held = domain_held(d), .blocks = nr);
 	return true;
 }
 
@@ -316,15 +315,15 @@ static enum verdict admit_next(struct core *c, u32 dom)
 		}
 		if (s->limiting_pool == KVMM_NO_POOL) {
 			s->limiting_pool = 0;
-			core_count(c, CORE_EV_admit_stall, 1);
-			core_trace(c, admit_stall, trace_seq(c, s), s->nr_ids,
-				   (u64)verdict_errno(verdict));
+			core_tell(c, admit_stall, SAID_SEQ(c, s),
+				  .tokens = s->nr_ids,
+				  .error = (u64)verdict_errno(verdict));
 			seq_publish(c, s);
 		}
 		psi_task(c, s);
-		KV_PROBE(kvmm, wait, s->client, seq_number(c, s), dom,
-			 -verdict_errno(verdict),
-			 max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks));
+		core_tell(c, wait, SAID_SEQ(c, s),
+			  .error = (u64)verdict_errno(verdict),
+			  .blocks = max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks));
 		admit_note_stall(c, d, s, verdict);
 		return verdict;
 	}

@@ -277,15 +277,13 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 		return ROOM_NONE;
 	}
 
-	core_trace(c, swap_in, trace_seq(c, s), s->valid_len, lack);
-	KV_PROBE(kvmm, restore, s->client, seq_number(c, s), s->domain, lack,
-		 (c->now - s->since) / 1000);
+	core_tell(c, swap_in, SAID_SEQ(c, s), .tokens = s->valid_len,
+		  .blocks = lack, .us = (c->now - s->since) / 1000);
 	wait_del(c, s);
 	run_add(c, s);
 	s->flags &= ~(SEQF_SWAPPED | SEQF_MATCHED);
 	s->since = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
-	core_count(c, CORE_EV_swap_restore, 1);
 	core_count(c, CORE_EV_restore, 1);
 	why_back(c, s);
 	swap_fill(c, s);

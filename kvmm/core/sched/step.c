@@ -279,25 +279,24 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 		s->end[slot] = e->end;
 		s->flags &= ~SEQF_REFUSED;
 		psi_task(c, s);
-		core_count(c, CORE_EV_grant, 1);
-		core_trace(c, grant, trace_seq(c, s), a->start, a->max_tokens,
-			   g.nr_new + g.copy);
-		KV_PROBE(kvmm, grant, client, seq_number(c, s), s->domain, step,
-			 g.nr_new + g.copy, res->copy_tokens);
+		core_tell(c, grant, SAID_SEQ(c, s), .start = a->start,
+			  .tokens = a->max_tokens, .blocks = g.nr_new + g.copy,
+			  .step = step, .copied = res->copy_tokens);
 	} else if (err == -EAGAIN || err == -EDQUOT) {
 		res->limiting_pool = 0;
 		c->clients[client].again = c->now;
 		s->flags |= SEQF_REFUSED;
 		psi_task(c, s);
-		core_count(c, CORE_EV_grant_again, 1);
-		core_trace(c, refuse, trace_seq(c, s), a->start, a->max_tokens,
-			   (u64)err);
+		core_tell(c, refuse, SAID_SEQ(c, s), .start = a->start,
+			  .tokens = a->max_tokens, .error = (u64)err,
+			  .step = step, .blocks = g.nr_new + g.copy);
 	} else if (err == -ESTALE) {
-		core_count(c, CORE_EV_grant_stale, 1);
+		core_tell(c, refuse_stale, SAID_SEQ(c, s), .step = step,
+			  .error = (u64)err, .blocks = g.nr_new + g.copy);
+	} else if (s) {
+		core_tell(c, refuse_bad, SAID_SEQ(c, s), .step = step,
+			  .error = (u64)err, .blocks = g.nr_new + g.copy);
 	}
-	if (err && s)
-		KV_PROBE(kvmm, refuse, client, seq_number(c, s), s->domain, step,
-			 -err, g.nr_new + g.copy);
 	res->status = err;
 	if (s) {
 		res->valid_len = s->valid_len;
@@ -338,14 +337,14 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 	cl->last_step = st->number;
 	cl->nr_steps++;
 	cl->begun++;
-	core_count(c, CORE_EV_step_begin, 1);
 
 	for (i = 0; i < req->sqe.nr; i++)
 		if (!begin_entry(c, client, st->number, slot, &a[i],
 				 &e[st->nr], &res[i]))
 			st->nr++;
 	room_ahead(c, cl->domain);
-	KV_PROBE(kvmm, step_begin, client, st->number, req->sqe.nr, st->nr);
+	core_tell(c, step_begin, .client = client, .step = st->number,
+		  .entries = req->sqe.nr, .granted = st->nr);
 	return 0;
 }
 
@@ -547,8 +546,8 @@ static void step_finish(struct core *c, u32 client)
 	cl->step_head = (cl->step_head + 1) % KVMM_MAX_STEPS;
 	cl->nr_steps--;
 	core_crash(c, CORE_CRASH_step_end);
-	KV_PROBE(kvmm, step_end, client, st->number, st->nr,
-		 (c->now - st->begun) / 1000);
+	core_tell(c, step_end, .client = client, .step = st->number,
+		  .entries = st->nr, .us = (c->now - st->begun) / 1000);
 	for (i = 0; i < st->nr; i++)
 		step_release(c, &e[i], slot, st->number);
 	step_let_go(c, st);
@@ -559,7 +558,6 @@ static void step_finish(struct core *c, u32 client)
 	     c->tenants[cl->tenant].nr_domains > 1; i++)
 		if (c->domains[i].promised && c->domains[i].nr_waiting)
 			domain_kick(&c->domains[i]);
-	core_count(c, CORE_EV_step_end, 1);
 }
 
 /*

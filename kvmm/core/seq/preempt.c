@@ -34,7 +34,8 @@ static void seq_lose(struct core *c, struct kv_seq *s, u32 state, int reason)
 /* Fail a sequence that can never go on: the client learns the reason, and closes it. */
 void seq_fail(struct core *c, struct kv_seq *s, int reason)
 {
-	core_trace(c, seq_fail, trace_seq(c, s), s->valid_len, (u64)reason);
+	core_tell(c, seq_fail, SAID_SEQ(c, s), .tokens = s->valid_len,
+		  .error = (u64)reason);
 	seq_lose(c, s, KVMM_SEQ_FAILED, reason);
 	seq_event(c, s, KVMM_EV_FAILED);
 }
@@ -51,14 +52,12 @@ void seq_poisoned(struct core *c, struct kv_seq *s)
 void seq_recompute(struct core *c, struct kv_seq *s)
 {
 	life_preempted(c, s->domain, s->cause, false, s->valid_len);
-	core_trace(c, recompute, trace_seq(c, s), s->cause, s->valid_len);
+	core_tell(c, recompute, SAID_SEQ(c, s), .cause = s->cause,
+		  .tokens = s->valid_len);
 	why_taken(c, s, false);
-	KV_PROBE(kvmm, preempt, s->client, seq_number(c, s), s->domain,
-		 s->cause, 0, s->valid_len);
 	seq_lose(c, s, KVMM_SEQ_RECOMPUTE, 0);
 	s->nr_preempted++;
 	seq_domain(c, s)->nr_preempted++;
-	core_count(c, CORE_EV_preempt_recompute, 1);
 	seq_event(c, s, KVMM_EV_PREEMPTED);
 }
 
@@ -113,11 +112,10 @@ void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
 			domain_kick(seq_domain(c, m));
 			m->cause = cause;
 			why_marked(c, m, want);
-			core_count(c, CORE_EV_preempt_mark, 1);
-			core_trace(c, preempt, trace_seq(c, m), cause,
-				   m->valid_len, m->nr_blocks - m->trimmed);
-			KV_PROBE(kvmm, mark, m->client, seq_number(c, m),
-				 m->domain, cause, c->taker);
+			core_tell(c, preempt, SAID_SEQ(c, m), .cause = cause,
+				  .tokens = m->valid_len,
+				  .blocks = m->nr_blocks - m->trimmed,
+				  .taker = c->taker);
 			seq_publish(c, m);
 		}
 		i = m->fam_next;

@@ -85,8 +85,6 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	struct kv_domain *d = seq_domain(c, s);
 	u32 i;
 
-	KV_PROBE(kvmm, preempt, s->client, seq_number(c, s), s->domain,
-		 s->cause, 1, s->valid_len);
 	run_del(c, s);
 	d->nr_marked--;
 	core_kick(c);	/* the sequence that it is taken for waits */
@@ -112,9 +110,9 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	s->cached_len = 0;
 	s->nr_preempted++;
 	d->nr_preempted++;
-	core_count(c, CORE_EV_preempt_swap, 1);
-	core_trace(c, swap_out, trace_seq(c, s), s->cause, s->valid_len,
-		   s->nr_blocks - s->trimmed);
+	core_tell(c, swap_out, SAID_SEQ(c, s), .cause = s->cause,
+		  .tokens = s->valid_len, .blocks = s->nr_blocks - s->trimmed,
+		  .swapped = 1);
 	life_preempted(c, s->domain, s->cause, true, 0);
 	seq_publish(c, s);
 	seq_event(c, s, KVMM_EV_PREEMPTED);

@@ -244,7 +244,7 @@ void domain_drop(struct core *c, u32 dom)
 	psi_forget_domain(c, dom);
 	c->tenants[d->tenant].nr_domains--;
 	core_crash(c, CORE_CRASH_domain_drop);
-	core_trace(c, domain_drop, dom, d->tenant);
+	core_tell(c, domain_drop, .domain = dom, .tenant = d->tenant);
 	d->used = 0;
 	d->dev.used = 0;
 	core_order();		/* the record may be used again at once */
@@ -289,7 +289,7 @@ static void domain_place(struct core *c, u32 dom, u32 tenant,
 	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
 		domain_part_init(c, dom, i);
 	core_crash(c, CORE_CRASH_domain_make);
-	core_trace(c, domain_create, dom, tenant);
+	core_tell(c, domain_create, .domain = dom, .tenant = tenant);
 	c->domains[dom].used = 1;
 	c->domains[dom].dev.used = 1;
 }
