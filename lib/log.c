@@ -19,6 +19,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/log.h>
 
 #include "lib/log_keep.h"
@@ -137,12 +138,9 @@ bool kv_log_wants(enum kv_log_level level)
 
 bool kv_log_spend(struct kv_log_budget *b, u32 burst, const char *what)
 {
-	struct timespec ts;
-	u64 now;
+	const u64 now = kv_now_ms() / (KV_LOG_PERIOD_S * 1000);
 	u32 used;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	now = (u64)ts.tv_sec / KV_LOG_PERIOD_S;
 	if (READ_ONCE(b->period) != now) {
 		WRITE_ONCE(b->period, now);
 		used = __atomic_exchange_n(&b->used, 0, __ATOMIC_RELAXED);

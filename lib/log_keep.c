@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/ring.h>
 
 #include "lib/log_keep.h"
@@ -53,12 +54,11 @@ static void keep_unlock(void)
 void log_keep(enum kv_log_level level, const char *text)
 {
 	struct kv_log_line *l;
-	struct timespec ts;
-	u64 seq;
+	u64 now, seq;
 
 	if (!nr_kept)
 		return;
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	now = kv_now_us();
 	seq = __atomic_fetch_add(&next_seq, 1, __ATOMIC_RELAXED);
 	if (!keep_lock())
 		return;
@@ -66,7 +66,7 @@ void log_keep(enum kv_log_level level, const char *text)
 	/* A later line may have this place already. */
 	if (l->seq <= seq) {
 		l->seq = seq;
-		l->usec = (u64)ts.tv_sec * 1000000u + ts.tv_nsec / 1000;
+		l->usec = now;
 		l->level = level;
 		strncpy(l->text, text, sizeof(l->text) - 1);
 	}

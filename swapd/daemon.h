@@ -228,7 +228,6 @@ void transfer_end(struct swapd *s, struct sd_io *lead, s64 res);
 void io_look_slow(struct swapd *s);
 
 void io_count(struct swapd *s, enum swapd_counter c, u64 n);
-u64 sd_now_ns(void);
 void __noreturn sd_broken(const char *what);
 
 /* ---- pick.c ---- */

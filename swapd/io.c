@@ -21,6 +21,7 @@
 #include <sysexits.h>
 #include <time.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
 #include <kvmm/probes.h>
@@ -28,14 +29,6 @@
 #include "swapd/daemon.h"
 #include "swapd/shim.h"
 #include "swapd/slot.h"
-
-u64 sd_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000000000 + (u64)ts.tv_nsec;
-}
 
 void io_count(struct swapd *s, enum swapd_counter c, u64 n)
 {
@@ -362,7 +355,7 @@ void io_landed(struct swapd *s, const struct sd_io *lead)
 /* A request has ended; the shim may change its result. */
 static void io_finish(struct swapd *s, struct sd_io *io, s64 res)
 {
-	const u64 ns = sd_now_ns() - io->issued_ns;
+	const u64 ns = kv_now_ns() - io->issued_ns;
 	const u32 area = io->req.area;
 	int status;
 
@@ -421,7 +414,7 @@ void transfer_end(struct swapd *s, struct sd_io *lead, s64 res)
 
 void io_look_slow(struct swapd *s)
 {
-	const u64 now = sd_now_ns(), limit = s->opt.slow_ms * 1000000ull;
+	const u64 now = kv_now_ns(), limit = s->opt.slow_ms * 1000000ull;
 	u32 i;
 
 	pthread_mutex_lock(&s->lock);

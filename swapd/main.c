@@ -32,6 +32,7 @@
 #include <sysexits.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
 #include <kvmm/sandbox.h>
@@ -236,7 +237,7 @@ static void __noreturn loop(struct swapd *s)
 			pick_look_held(s);
 		work += s->engine->kick(s);
 		work += s->engine->reap(s);
-		now = sd_now_ns();
+		now = kv_now_ns();
 		if (now - look > SLOW_LOOK_MS * 1000000ull) {
 			look = now;
 			io_look_slow(s);

@@ -20,6 +20,8 @@
  *
  * Context: any thread that submits; the queues are under swapd.lock.
  */
+#include <kvmm/clock.h>
+
 #include "swapd/daemon.h"
 #include "swapd/shim.h"
 
@@ -65,7 +67,7 @@ void pick_landed(struct swapd *s, const struct sd_io *lead)
 {
 	const u32 area = lead->req.area;
 	struct sd_depth *d = &s->lane[area].depth;
-	const u64 now = sd_now_ns();
+	const u64 now = kv_now_ns();
 	u32 was;
 
 	pthread_mutex_lock(&s->lock);
@@ -174,7 +176,7 @@ static bool io_issue(struct swapd *s, struct sd_io *io)
 	io->state = SD_IO_ISSUED;
 	if (io->due || io->alone)
 		return true;
-	io->issued_ns = sd_now_ns();
+	io->issued_ns = kv_now_ns();
 	if (!shim_on)
 		return true;
 	shim_plan(s, io);
@@ -279,7 +281,7 @@ static struct sd_io *pick(struct swapd *s)
 		if (io_issue(s, lead)) {
 			transfer_begin(lead, tag);
 			lead = join_neighbours(s, q, lead);
-			lead->go.issued_ns = sd_now_ns();
+			lead->go.issued_ns = kv_now_ns();
 			depth_issued(&s->lane[area].depth,
 				     lead->req.op == SWAPD_WRITE,
 				     lead->go.bytes, lead->go.issued_ns);
@@ -315,7 +317,7 @@ void pick_alone(struct swapd *s, struct sd_io *io)
 
 void pick_look_held(struct swapd *s)
 {
-	const u64 now = sd_now_ns();
+	const u64 now = kv_now_ns();
 	u32 i;
 
 	pthread_mutex_lock(&s->lock);

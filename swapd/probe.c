@@ -28,6 +28,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/log.h>
 
 #include "swapd/daemon.h"
@@ -152,7 +153,7 @@ static void queue_one(struct probe *p, u32 slot, bool write)
 	if (p->registered)
 		sqe->flags |= IOSQE_FIXED_FILE;
 	sqe->user_data = slot;
-	p->started[slot] = sd_now_ns();
+	p->started[slot] = kv_now_ns();
 }
 
 /* Return: the slot of the next transfer that ended, or a negative errno. */
@@ -172,7 +173,7 @@ static int wait_one(struct probe *p)
 	if (res < 0)
 		return res;
 	if (p->nr_lat < MAX_LAT)
-		p->lat[p->nr_lat++] = sd_now_ns() - p->started[slot];
+		p->lat[p->nr_lat++] = kv_now_ns() - p->started[slot];
 	return slot;
 }
 
@@ -194,7 +195,7 @@ static int by_value(const void *a, const void *b)
 
 static int measure(struct probe *p, bool write, struct figures *f)
 {
-	const u64 start = sd_now_ns(), cpu = cpu_ns();
+	const u64 start = kv_now_ns(), cpu = cpu_ns();
 	u32 i, out = p->depth;
 	int slot = 0, err = 0;
 	u64 ns, done = 0;
@@ -208,14 +209,14 @@ static int measure(struct probe *p, bool write, struct figures *f)
 			err = slot;
 		out--;
 		done++;
-		if (err || sd_now_ns() - start > SPAN_NS)
+		if (err || kv_now_ns() - start > SPAN_NS)
 			continue;
 		queue_one(p, (u32)slot, write);
 		out++;
 	}
 	if (err)
 		return err;
-	ns = sd_now_ns() - start;
+	ns = kv_now_ns() - start;
 	qsort(p->lat, p->nr_lat, sizeof(*p->lat), by_value);
 	f->mib_s = (double)done * 1e9 / (double)ns;
 	f->cpu_us = (double)(cpu_ns() - cpu) / 1e3 / (double)done;

@@ -33,8 +33,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/syscall.h>
-#include <time.h>
 #include <unistd.h>
+
+#include <kvmm/clock.h>
 
 #include "kernels/cpu/internal.h"
 
@@ -76,14 +77,6 @@ static void futex_wake(u32 *addr, u32 nr)
 	syscall(SYS_futex, addr, FUTEX_WAKE_PRIVATE, nr, NULL, NULL, 0);
 }
 
-static u64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return ts.tv_sec * 1000000000ull + ts.tv_nsec;
-}
-
 static u32 claim_left(u64 claim)
 {
 	return (u32)claim;
@@ -118,14 +111,14 @@ static void ctx_work(struct kern_ctx *ctx)
 
 static void ctx_wait_done(struct kern_ctx *ctx)
 {
-	u64 until = now_ns() + CTX_WARM_NS;
+	u64 until = kv_now_ns() + CTX_WARM_NS;
 	u32 pending;
 
 	do {
 		if (!load_acquire(&ctx->pending))
 			return;
 		sched_yield();
-	} while (now_ns() < until);
+	} while (kv_now_ns() < until);
 	__atomic_store_n(&ctx->caller_sleeps, 1, __ATOMIC_SEQ_CST);
 	for (;;) {
 		pending = __atomic_load_n(&ctx->pending, __ATOMIC_SEQ_CST);
@@ -179,14 +172,14 @@ static void ctx_sleep(struct kern_ctx *ctx)
 /* Is there a job, before it is time to sleep? */
 static bool ctx_wait_job(struct kern_ctx *ctx)
 {
-	u64 until = now_ns() + CTX_WARM_NS;
+	u64 until = kv_now_ns() + CTX_WARM_NS;
 
 	do {
 		if (claim_left(READ_ONCE(ctx->claim)))
 			return true;
 		sched_yield();
 	} while (!READ_ONCE(ctx->resting) && !load_acquire(&ctx->stop) &&
-		 now_ns() < until);
+		 kv_now_ns() < until);
 	return false;
 }
 

@@ -26,6 +26,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
 
@@ -63,14 +64,6 @@ struct fill {
 	int		err;
 	int		bell;
 };
-
-static u64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000000000ull + (u64)ts.tv_nsec;
-}
 
 /* Kernels before 5.14: the file gets its pages, then they are mapped. */
 static int populate_old(struct hostpool *hp, u64 at, u64 len)
@@ -181,7 +174,7 @@ static void fill_watch(struct fill *f, int stop)
 		{ .fd = f->bell, .events = POLLIN },
 		{ .fd = stop, .events = POLLIN },
 	};
-	u64 start = now_ns(), told = start, now;
+	u64 start = kv_now_ns(), told = start, now;
 
 	while (__atomic_load_n(&f->running, __ATOMIC_ACQUIRE)) {
 		(void)poll(p, 2, WATCH_MS);
@@ -191,7 +184,7 @@ static void fill_watch(struct fill *f, int stop)
 			p[1].fd = -1;
 			p[1].revents = 0;
 		}
-		now = now_ns();
+		now = kv_now_ns();
 		if (now - told < TELL_NS)
 			continue;
 		told = now;
@@ -214,7 +207,7 @@ int hostpool_fill(struct hostpool *hp, bool huge, u32 threads, int stop)
 {
 	struct fill f = { .hp = hp, .huge = huge };
 	pthread_t thread[THREADS_MAX];
-	u64 start = now_ns();
+	u64 start = kv_now_ns();
 	u32 i, nr = 0;
 
 	if (!threads)
@@ -238,7 +231,7 @@ int hostpool_fill(struct hostpool *hp, bool huge, u32 threads, int stop)
 	for (i = 0; i < nr; i++)
 		pthread_join(thread[i], NULL);
 	close(f.bell);
-	hp->filled.ns = now_ns() - start;
+	hp->filled.ns = kv_now_ns() - start;
 	hp->filled.threads = nr ? nr : 1;
 	return f.err;
 }

@@ -48,9 +48,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/fault.h>
 #include <kvmm/kvmm_options.h>
 #include <kvmm/log.h>
@@ -114,14 +114,6 @@ struct hold {
 	bool		stopping;
 	u64		stop_at;
 };
-
-static u64 now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
-}
 
 /* ---- the child ---- */
 
@@ -261,7 +253,7 @@ static void take_signals(struct hold *h)
 
 	while (read(h->signals, &si, sizeof(si)) == sizeof(si)) {
 		if (!h->stopping) {
-			h->stop_at = now_ms() + STOP_GRACE_MS;
+			h->stop_at = kv_now_ms() + STOP_GRACE_MS;
 			(void)kv_notify("STOPPING=1");
 		}
 		h->stopping = true;
@@ -271,7 +263,7 @@ static void take_signals(struct hold *h)
 
 static int wait_ms(const struct hold *h, u64 until)
 {
-	u64 now = now_ms(), swap = swap_deadline(&h->swap);
+	u64 now = kv_now_ms(), swap = swap_deadline(&h->swap);
 	u64 mount = mount_deadline(&h->mount);
 
 	if (h->stop_at && (!until || h->stop_at < until))
@@ -323,7 +315,7 @@ static int hold_child(struct hold *h)
 			hold_tell(h, &r);
 		swap_work(&h->swap, &h->store);
 		mount_work(&h->mount, h->store.serves && !h->stopping);
-		if (h->stop_at && now_ms() >= h->stop_at) {
+		if (h->stop_at && kv_now_ms() >= h->stop_at) {
 			pr_warn("kvmm did not end in %d s: killed",
 				STOP_GRACE_MS / 1000);
 			child_signal(h, SIGKILL);
@@ -335,9 +327,9 @@ static int hold_child(struct hold *h)
 /* Wait between two children.  Return: false: hold is to end. */
 static bool hold_pause(struct hold *h, u32 ms)
 {
-	u64 until = now_ms() + ms;
+	u64 until = kv_now_ms() + ms;
 
-	while (!h->stopping && now_ms() < until) {
+	while (!h->stopping && kv_now_ms() < until) {
 		struct pollfd p[1 + SWAP_POLL_MAX] = {
 			{ .fd = h->signals, .events = POLLIN },
 		};
@@ -356,11 +348,11 @@ static bool hold_pause(struct hold *h, u32 ms)
  */
 static void hold_drain(struct hold *h)
 {
-	u64 end = now_ms() + HOLD_DRAIN_MS;
+	u64 end = kv_now_ms() + HOLD_DRAIN_MS;
 
 	swap_work(&h->swap, &h->store);
 	while (h->swap.nr && store_find(&h->store, HOLD_ARENA, 0) &&
-	       now_ms() < end && hold_pause(h, DRAIN_LOOK_MS))
+	       kv_now_ms() < end && hold_pause(h, DRAIN_LOOK_MS))
 		;
 	h->life |= h->swap.nr ? HOLD_LIFE_IN_FLIGHT : 0;
 }
@@ -380,7 +372,7 @@ static bool hold_again(struct hold *h, int status, u64 born, u32 *pause)
 		return !h->stopping;
 	if (WIFEXITED(status) || h->stopping)
 		return false;
-	if (h->works || now_ms() - born >= LONG_LIFE_MS)
+	if (h->works || kv_now_ms() - born >= LONG_LIFE_MS)
 		backoff = 0;
 	pr_warn("kvmm was ended by signal %d (%s): started again in %u ms",
 		WTERMSIG(status), strsignal(WTERMSIG(status)), backoff);
@@ -399,7 +391,7 @@ static int hold_run(struct hold *h)
 	u64 born;
 
 	do {
-		born = now_ms();
+		born = kv_now_ms();
 		err = child_start(h);
 		if (err) {
 			pr_err("kvmm cannot be started: %s", strerror(-err));

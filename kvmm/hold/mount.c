@@ -19,9 +19,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/log.h>
 #include <kvmm/rundir.h>
 
@@ -32,14 +32,6 @@
 #define LONG_LIFE_MS	2000
 #define UNMOUNT_MS	5000
 #define THE_DIR		"/run/kvmm"	/* --proc auto mounts only here */
-
-static u64 now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
-}
 
 void mount_init(struct mount *m, const struct kvmm_options *o,
 		const sigset_t *old_mask)
@@ -125,7 +117,7 @@ static void mount_start(struct mount *m)
 {
 	int err = mount_fork(m, false);
 
-	m->born = now_ms();
+	m->born = kv_now_ms();
 	if (err) {
 		pr_warn("kvmm-proc cannot be started: %s: tried again",
 			strerror(-err));
@@ -138,11 +130,11 @@ static void mount_start(struct mount *m)
 /* Plan the next start, after a signal ended kvmm-proc. */
 static void mount_again(struct mount *m, int status)
 {
-	if (now_ms() - m->born >= LONG_LIFE_MS)
+	if (kv_now_ms() - m->born >= LONG_LIFE_MS)
 		m->backoff = 0;
 	pr_warn("kvmm-proc was ended by signal %d (%s): started again in %u ms",
 		WTERMSIG(status), strsignal(WTERMSIG(status)), m->backoff);
-	m->start_at = now_ms() + m->backoff;
+	m->start_at = kv_now_ms() + m->backoff;
 	m->backoff = m->backoff ? min(2 * m->backoff, (u32)BACKOFF_MAX_MS) :
 				  BACKOFF_MIN_MS;
 }
@@ -166,7 +158,7 @@ void mount_work(struct mount *m, bool serves)
 		return;
 	mount_bury(m);
 	if (m->pidfd < 0 && !m->ended && (serves || m->began) &&
-	    now_ms() >= m->start_at)
+	    kv_now_ms() >= m->start_at)
 		mount_start(m);
 }
 

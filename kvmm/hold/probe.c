@@ -20,9 +20,9 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/sandbox.h>
 
 #include "kvmm/hold/probe.h"
@@ -36,14 +36,6 @@
 #else
 #define SANITIZED	0
 #endif
-
-static u64 now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
-}
 
 /* ---- the child ---- */
 
@@ -141,7 +133,7 @@ int probe_start(struct probe *p, int fd, const char *user)
 	}
 	p->out = out[0];
 	p->have = 0;
-	p->end = now_ms() + PROBE_MS;
+	p->end = kv_now_ms() + PROBE_MS;
 	return 0;
 }
 
@@ -189,7 +181,7 @@ int probe_take(struct probe *p, u64 *layout)
 	unsigned long long value;
 	int status;
 
-	if (probe_read(p) && now_ms() < p->end)
+	if (probe_read(p) && kv_now_ms() < p->end)
 		return -EAGAIN;
 	p->text[p->have] = '\0';
 	status = probe_end(p);

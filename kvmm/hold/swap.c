@@ -25,9 +25,9 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/config.h>
 #include <kvmm/log.h>
 #include <kvmm/sandbox.h>
@@ -42,14 +42,6 @@
 #define RING_TRIES	40	/* LOOK_MS apart, for a ring's memory */
 #define EXIT_GRACE_MS	2000
 #define DEPTH_DEFAULT	64
-
-static u64 now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
-}
 
 void swap_init(struct swap *sw, const char *exe, const sigset_t *old_mask)
 {
@@ -250,7 +242,7 @@ static int life_start(struct swap *sw, struct store *st, u64 value)
 		swap_ring_close(&l->ring);
 		return err;
 	}
-	sw->born = now_ms();
+	sw->born = kv_now_ms();
 	sw->killed = false;
 	sw->nr++;
 	return 0;
@@ -272,12 +264,12 @@ static void swapd_kill(struct swap *sw)
 /* Plan the next start, after a signal ended swapd. */
 static void life_again(struct swap *sw, const struct swap_life *l)
 {
-	if (now_ms() - sw->born >= LONG_LIFE_MS)
+	if (kv_now_ms() - sw->born >= LONG_LIFE_MS)
 		sw->backoff = 0;
 	pr_warn("swapd was ended by signal %d (%s) with %u transfers in flight: started again in %u ms",
 		WTERMSIG(l->status), strsignal(WTERMSIG(l->status)),
 		swap_ring_left(&l->ring), sw->backoff);
-	sw->start_at = now_ms() + sw->backoff;
+	sw->start_at = kv_now_ms() + sw->backoff;
 	sw->backoff = sw->backoff ? min(2 * sw->backoff, (u32)BACKOFF_MAX_MS) :
 				    BACKOFF_MIN_MS;
 }
@@ -363,7 +355,7 @@ void swap_kvmm_gone(struct swap *sw, struct store *st)
 static bool may_start(const struct swap *sw)
 {
 	return !sw->ended && sw->kvmm >= 0 && sw->nr < SWAP_LIVES &&
-	       !(sw->nr && sw->life[0].mute) && now_ms() >= sw->start_at;
+	       !(sw->nr && sw->life[0].mute) && kv_now_ms() >= sw->start_at;
 }
 
 /* Start or kill swapd, as the HOLD_SWAP_RUN of kvmm says. */
@@ -383,11 +375,11 @@ static void swap_obey(struct swap *sw, struct store *st)
 	if (!err)
 		return;
 	if (err == -EBUSY) {
-		sw->start_at = now_ms() + LOOK_MS;
+		sw->start_at = kv_now_ms() + LOOK_MS;
 		return;
 	}
 	pr_warn("swapd cannot be started: %s: tried again", strerror(-err));
-	sw->start_at = now_ms() + BACKOFF_MAX_MS;
+	sw->start_at = kv_now_ms() + BACKOFF_MAX_MS;
 }
 
 /* After a life that did some work, the next one starts at once. */
@@ -430,7 +422,7 @@ u32 swap_poll(const struct swap *sw, struct pollfd *p)
 
 u64 swap_deadline(const struct swap *sw)
 {
-	const u64 now = now_ms();
+	const u64 now = kv_now_ms();
 
 	if (sw->nr && sw->life[0].state != LIFE_RUNS && !sw->blocked)
 		return now + LOOK_MS;

@@ -144,7 +144,7 @@ int control_hear_hold(struct daemon *d)
 /* Do the work that is due.  Return: milliseconds until more is. */
 static int control_timers(struct daemon *d)
 {
-	u64 now = clock_ns(), next;
+	u64 now = kv_now_ns(), next;
 
 	next = client_timers(&d->clients, now);
 	next = min(next, ghost_timers(&d->clients, now));

@@ -109,7 +109,7 @@ struct daemon *daemon_alloc(void)
 	d->copier.stop = 1;
 	d->setup.adopted = -1;
 	d->setup.own_uid = geteuid();
-	d->setup.start_ns = clock_ns();
+	d->setup.start_ns = kv_now_ns();
 	clients_none(&d->clients);
 	admins_init(&d->operators.admins);
 	return d;

@@ -8,6 +8,8 @@
  */
 #include <time.h>
 
+#include <kvmm/clock.h>
+
 #include "kvmm/proc/internal.h"
 
 #define KEY_WIDTH	15
@@ -64,10 +66,5 @@ void proc_show_end(const struct proc_ctx *ctx, const struct proc_slice *slice)
 /* proc_now() - time of the clock that the daemon uses for its times */
 u64 proc_now(const struct proc *proc)
 {
-	struct timespec ts;
-
-	if (proc->src.now)
-		return proc->src.now(proc->src.arg);
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000000000u + ts.tv_nsec;
+	return proc->src.now ? proc->src.now(proc->src.arg) : kv_now_ns();
 }

@@ -12,8 +12,8 @@
  */
 #include <pthread.h>
 #include <stdio.h>
-#include <time.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/log.h>
 #include <kvmm/view.h>
 
@@ -26,14 +26,6 @@
 
 static pthread_mutex_t prober = PTHREAD_MUTEX_INITIALIZER;
 static u64 away_since;	/* in ms; 0: the daemon answers */
-
-static u64 now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
-}
 
 /* Requests that the daemon has not answered; @since in ms, 0: a free record. */
 static pthread_mutex_t asking_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -49,7 +41,7 @@ static struct asking {
  */
 static int asking_begin(const struct procfs *pf, uid_t uid, struct asking **a)
 {
-	const u64 now = now_ms();
+	const u64 now = kv_now_ms();
 	u32 i, nr = 0;
 
 	*a = NULL;
@@ -118,7 +110,7 @@ int pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
 	if (n < 0 || n >= PF_PATH || !is_request(req))
 		return -ENOENT;
 	if (since) {
-		if (now_ms() - since < AWAY_MS ||
+		if (kv_now_ms() - since < AWAY_MS ||
 		    pthread_mutex_trylock(&prober))
 			return -EAGAIN;
 		probes = true;
@@ -127,7 +119,7 @@ int pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
 	if (!err)
 		err = ask(pf, full, text, fd);
 	asking_end(a);
-	WRITE_ONCE(away_since, err == -EAGAIN ? now_ms() : 0);
+	WRITE_ONCE(away_since, err == -EAGAIN ? kv_now_ms() : 0);
 	if (probes)
 		pthread_mutex_unlock(&prober);
 	return err;

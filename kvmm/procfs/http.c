@@ -21,9 +21,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/http.h>
 #include <kvmm/log.h>
 
@@ -82,14 +82,6 @@ struct http {
 	struct pages	pages;
 	struct conn	conn[CONNS];
 };
-
-static u64 now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
-}
 
 /* ---- connections come and go ---- */
 
@@ -222,7 +214,7 @@ static void answer_metrics(struct http *h, struct conn *c, bool bare)
 		conn_end(h, conn_oldest(h, true));
 	err = pages_get(&h->pages, h->now, &c->page);
 	/* Deadlines do not count the time that the daemon took. */
-	h->now = now_ms();
+	h->now = kv_now_ms();
 	if (!err)
 		conn_answer(h, c, 200, NULL, NULL, bare);
 	else if (err == -EAGAIN)
@@ -375,10 +367,10 @@ void pf_http_work(struct procfs *pf)
 	h.fd = pf->http;
 	h.pages.pf = pf;
 	for (;;) {
-		h.now = now_ms();
+		h.now = kv_now_ms();
 		if (poll(p, CONNS + 1, http_wait(&h, p)) < 0)
 			continue;
-		h.now = now_ms();
+		h.now = kv_now_ms();
 		http_turn(&h, p);
 	}
 }

@@ -23,9 +23,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/log.h>
 #include <kvmm/view.h>
 
@@ -250,18 +250,10 @@ static u32 gather(struct pollfd *fds, u32 *of, bool *lost)
 	return nr;
 }
 
-static u64 now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
-}
-
 /* Time until the next try, in ms; the bell does not put it off. */
 static int again_wait(u64 tried)
 {
-	const u64 passed = now_ms() - tried;
+	const u64 passed = kv_now_ms() - tried;
 
 	return passed < AGAIN_MS ? (int)(AGAIN_MS - passed) : 0;
 }
@@ -277,7 +269,7 @@ void *pf_trigger_main(void *arg)
 		nr = gather(fds, of, &lost);
 		if (lost && !again_wait(tried)) {
 			again_all(arg);
-			tried = now_ms();
+			tried = kv_now_ms();
 			continue;
 		}
 		if (poll(fds, nr, lost ? again_wait(tried) : -1) <= 0)

@@ -14,19 +14,12 @@
 #include <unistd.h>
 
 #include <kvmm/admin.h>
+#include <kvmm/clock.h>
 #include <kvmm/log.h>
 
 #include "kvmm/tools/kvctl.h"
 
 #define LOOK_NS		2000000l
-
-static u64 now_us(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000000 + (u64)ts.tv_nsec / 1000;
-}
 
 /* The kvmm beside this program, or in sbin if make install put this one in bin. */
 static int path_beside(char *path, size_t len)
@@ -48,7 +41,7 @@ static int path_beside(char *path, size_t len)
 static void status_value(struct kvctl *k, u64 until, const char *key,
 			 char *value, size_t len)
 {
-	const u64 now = now_us();
+	const u64 now = kv_now_us();
 	int status = 0, n;
 	char *at;
 
@@ -69,21 +62,21 @@ static void status_value(struct kvctl *k, u64 until, const char *key,
 static int await_next(struct kvctl *k, const char *old)
 {
 	const struct timespec look = { .tv_nsec = LOOK_NS };
-	const u64 began = now_us();
+	const u64 began = kv_now_us();
 	const u64 until = began + (u64)k->opts.timeout * 1000000;
 	char pid[32], start[64];
 
 	do {
 		nanosleep(&look, NULL);
 		status_value(k, until, "Pid:\t", pid, sizeof(pid));
-	} while ((!pid[0] || !strcmp(pid, old)) && now_us() < until);
+	} while ((!pid[0] || !strcmp(pid, old)) && kv_now_us() < until);
 	if (!pid[0] || !strcmp(pid, old)) {
 		pr_err("no other kvmm answers within %u s: see its log",
 		       k->opts.timeout);
 		return EX_UNAVAILABLE;
 	}
 	printf("kvmm %s answers after %.1f ms", pid,
-	       (double)(now_us() - began) / 1000);
+	       (double)(kv_now_us() - began) / 1000);
 	status_value(k, until, "Start:\t", start, sizeof(start));
 	printf("%s%s\n", start[0] ? ": " : "", start);
 	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
@@ -106,7 +99,7 @@ int cmd_upgrade(struct kvctl *k, char **argv)
 		       path ? path : "kvmm", strerror(errno));
 		return EXIT_FAILURE;
 	}
-	status_value(k, now_us() + (u64)k->opts.timeout * 1000000, "Pid:\t",
+	status_value(k, kv_now_us() + (u64)k->opts.timeout * 1000000, "Pid:\t",
 		     old, sizeof(old));
 	snprintf(req, sizeof(req), "upgrade %u %s", k->opts.cold, full);
 	free(full);

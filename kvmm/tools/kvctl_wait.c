@@ -13,20 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/log.h>
 
 #include "kvmm/tools/kvctl.h"
 
 #define REQ_MAX		4096
 #define WAIT_STEP_MS	20
-
-static u64 now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
 
 static int wait_daemon(struct kvctl *k, u64 end)
 {
@@ -35,7 +28,7 @@ static int wait_daemon(struct kvctl *k, u64 end)
 	u64 now;
 
 	for (;;) {
-		now = now_ms();
+		now = kv_now_ms();
 		if (now >= end)
 			break;
 		err = kv_view_ask(k->path, "cat version", end - now, &status,
@@ -60,7 +53,7 @@ static int wait_line(struct kvctl *k, int fd, u64 end)
 	u64 now;
 
 	while (!nr) {
-		now = now_ms();
+		now = kv_now_ms();
 		if (now >= end || !poll(&p, 1, (int)(end - now))) {
 			pr_err("the trigger did not fire within %u s",
 			       k->opts.timeout);
@@ -102,7 +95,7 @@ static int wait_trigger(struct kvctl *k, char **argv, u64 end)
 
 int cmd_wait(struct kvctl *k, char **argv)
 {
-	const u64 end = now_ms() + (u64)k->opts.timeout * 1000;
+	const u64 end = kv_now_ms() + (u64)k->opts.timeout * 1000;
 
 	if (!argv[0])
 		return wait_daemon(k, end);

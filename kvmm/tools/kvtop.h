@@ -142,7 +142,6 @@ double sample_rate(const struct sample *now, const struct sample *old,
 		   const char *key);
 /* Seconds between two samples of the same start of a daemon, or 0 */
 double sample_seconds(const struct sample *now, const struct sample *old);
-u64 kvtop_now_ns(void);
 
 /* ---- kvtop_view.c: rows ---- */
 

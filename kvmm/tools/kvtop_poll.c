@@ -15,6 +15,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
+
 #include "kvmm/tools/kvtop.h"
 
 /**
@@ -144,7 +146,7 @@ static void *poller_run(void *arg)
 
 	pthread_mutex_lock(&p->lock);
 	while (!p->stop) {
-		begin = kvtop_now_ns();
+		begin = kv_now_ns();
 		p->kick = false;
 		if (*p->req)
 			send_request(p);

@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <kvmm/clock.h>
+
 #include "kvmm/tools/kvtop.h"
 
 #define TEXT_MAX	((size_t)16 << 20)	/* bytes of one file */
@@ -24,14 +26,6 @@ static const struct {
 	KVTOP_FILES(x)
 #undef x
 };
-
-u64 kvtop_now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000000000ull + (u64)ts.tv_nsec;
-}
 
 struct sample *sample_new(void)
 {
@@ -116,7 +110,7 @@ static int take_file(struct sample *s, const char *path, u32 timeout_ms, u32 i)
 void sample_take(struct sample *s, const char *path, u32 timeout_ms, u32 want,
 		 u32 client)
 {
-	u64 begin = kvtop_now_ns();
+	u64 begin = kv_now_ns();
 	u32 i;
 
 	s->client = client;
@@ -130,7 +124,7 @@ void sample_take(struct sample *s, const char *path, u32 timeout_ms, u32 want,
 		if (s->err)
 			break;
 		if (i == FILE_vmstat)
-			s->when = kvtop_now_ns();
+			s->when = kv_now_ns();
 		if (i == FILE_status &&
 		    keyed_get(seq_text(&s->text[i]), "Tenant")) {
 			s->tenant = true;
@@ -139,7 +133,7 @@ void sample_take(struct sample *s, const char *path, u32 timeout_ms, u32 want,
 	}
 	if (s->err)
 		explain(s, path, s->err);
-	s->took = kvtop_now_ns() - begin;
+	s->took = kv_now_ns() - begin;
 }
 
 /* Are both samples of the same start of a daemon?  Counters begin at 0 then. */

@@ -15,8 +15,9 @@
 #include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
+
+#include <kvmm/clock.h>
 
 #include "runtime/cli/cli.h"
 #include "runtime/cli/web.h"
@@ -116,14 +117,6 @@ struct ask {
 	u64			new_tokens;
 	int			failed;		/* first exit code, else 0 */
 };
-
-static double now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
-}
 
 /* ---- errors ---- */
 
@@ -368,7 +361,7 @@ static void say_summary(const struct ask *a, double s)
 
 static int run(struct ask *a)
 {
-	const double begin = now_s();
+	const double begin = kv_now_s();
 	bool silent = false;
 	u32 i;
 	int n, err;
@@ -390,7 +383,7 @@ static int run(struct ask *a)
 	if (err)
 		return EX_IOERR;
 	if (!a->o.quiet && !a->failed)
-		say_summary(a, max(now_s() - begin, 1e-3));
+		say_summary(a, max(kv_now_s() - begin, 1e-3));
 	return a->failed;
 }
 

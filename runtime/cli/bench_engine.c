@@ -13,6 +13,8 @@
 #include <sys/random.h>
 #include <time.h>
 
+#include <kvmm/clock.h>
+
 #include "runtime/cli/bench_engine.h"
 
 #define STEP_NS		100000000ll
@@ -22,14 +24,6 @@ static volatile sig_atomic_t caught;
 static void on_signal(int sig)
 {
 	caught = sig;
-}
-
-static double now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
 /* ---- set up ---- */
@@ -133,7 +127,7 @@ static void on_done(void *arg, const struct engine_done *done)
 	e->tokens += done->tokens;
 	e->cached += done->sample ? 0 : done->cached_tokens;
 	if (done->reason == ENGINE_LENGTH) {
-		series_add(&e->ends, now_s() - e->begin);
+		series_add(&e->ends, kv_now_s() - e->begin);
 		return;
 	}
 	if (!e->failed++ && done->reason == ENGINE_ERROR) {
@@ -184,14 +178,14 @@ int bench_engine_run(struct bench_engine *e, const struct workload *w, u32 n,
 	e->done = e->failed = 0;
 	e->tokens = e->cached = 0;
 	e->ends.nr = 0;
-	e->begin = now_s();
+	e->begin = kv_now_s();
 	ret = submit(e, w, n);
 	if (ret)
 		return ret;
 	do {
 		ret = engine_step(e->engine, STEP_NS);
 	} while (ret > 0 && !caught);
-	*s = now_s() - e->begin;
+	*s = kv_now_s() - e->begin;
 	if (caught) {
 		pr_err("interrupted: there are no results");
 		return EX_TEMPFAIL;

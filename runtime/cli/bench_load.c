@@ -22,6 +22,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
+
 #include "runtime/cli/bench_serve.h"
 #include "runtime/cli/cli.h"
 
@@ -55,14 +57,6 @@ static volatile sig_atomic_t caught;
 static void on_signal(int sig)
 {
 	caught = sig;
-}
-
-static double now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
 /* ---- ending requests ---- */
@@ -243,7 +237,7 @@ static double start_due(struct run *r, double now)
 		if (!start_one(r, now))
 			return LOAD_TICK;
 		wait = LOAD_TICK;
-		now = now_s();
+		now = kv_now_s();
 	}
 	return min(wait, LOAD_TICK);
 }
@@ -288,7 +282,7 @@ static void flow_event(struct run *r, struct flow *f, u32 events)
 		r->l->gone |= err == -ECONNREFUSED;
 		flow_fail(f, "%s", flow_error(err));
 	} else {
-		flow_take(f, now_s(), r->l->form->chat);
+		flow_take(f, kv_now_s(), r->l->form->chat);
 	}
 	if (f->failed || f->call.over || (err && f->ended))
 		flow_end(r, f);
@@ -333,7 +327,7 @@ static void loop(struct run *r)
 	int i, n;
 
 	while (!caught && (r->nr_open || (r->next < l->w->nr && !l->gone))) {
-		wait = max(start_due(r, now_s()), 0.0);
+		wait = max(start_due(r, kv_now_s()), 0.0);
 		ts.tv_sec = 0;
 		ts.tv_nsec = (long)(wait * 1e9);
 		n = epoll_pwait2(r->epfd, ev, LOAD_EVENTS, &ts, NULL);
@@ -341,7 +335,7 @@ static void loop(struct run *r)
 			flow_event(r, ev[i].data.ptr, ev[i].events);
 		if (n <= 0)
 			make_body(r);
-		tick(r, now_s());
+		tick(r, kv_now_s());
 	}
 	l->stopped = caught;
 	l->unsent = l->w->nr - r->next;
@@ -407,7 +401,7 @@ int load_run(struct load *l)
 	if (!err) {
 		catch_signals();
 		make_body(&r);
-		l->begin = r.ticked = now_s();
+		l->begin = r.ticked = kv_now_s();
 		loop(&r);
 	}
 	for (; r.open; l->cut_off++)

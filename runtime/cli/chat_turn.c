@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <kvmm/clock.h>
+
 #include "runtime/cli/chat.h"
 
 #define TURN_LINE_MAX	(1u << 20)	/* longest line of a stream */
@@ -20,14 +22,6 @@ static volatile sig_atomic_t interrupted;
 void turn_interrupt(void)
 {
 	interrupted = 1;
-}
-
-static double now_s(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (double)ts.tv_sec + (double)ts.tv_nsec / 1e9;
 }
 
 static void write_body(const struct turn *t, struct text *b)
@@ -64,7 +58,7 @@ static void take_choice(struct turn *t, const json_t *c, struct printed *to)
 	if (!text || !json_string_length(text))
 		return;
 	if (!t->events++)
-		t->first = now_s() - t->begin;
+		t->first = kv_now_s() - t->begin;
 	text_add(&t->text, json_string_value(text), json_string_length(text));
 	printer_text(to, json_string_value(text), json_string_length(text));
 }
@@ -180,14 +174,14 @@ int turn_run(struct turn *t, struct output *out)
 	sigprocmask(SIG_BLOCK, &block, &mask);
 	interrupted = 0;
 	write_body(t, &body);
-	t->begin = now_s();
+	t->begin = kv_now_s();
 	ret = web_call_begin(&c, t->server, "/v1/chat/completions", t->key,
 			     &body, t->timeout_s);
 	if (!ret) {
 		ret = read_answer(t, &c, out, printer_of(&printer, 0), &mask);
 		web_call_end(&c);
 	}
-	t->took = now_s() - t->begin;
+	t->took = kv_now_s() - t->begin;
 	if (t->events)
 		printer_end(printer_of(&printer, 0), true);
 	output_close(out);

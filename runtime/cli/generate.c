@@ -12,10 +12,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/random.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <uapi/kvmm.h>
+
+#include <kvmm/clock.h>
 
 #include "runtime/cli/cli.h"
 
@@ -483,14 +484,6 @@ static void say_summary(const struct generate *g, const struct engine_stats *st,
 	fputc('\n', stderr);
 }
 
-static s64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 /*
  * End the run in the order in which people read it: text of interrupted samples
  * comes out when their requests are cancelled, then come the lines on stderr.
@@ -527,14 +520,14 @@ static int finish(struct generate *g, s64 ns, int broken)
 
 static int run(struct generate *g)
 {
-	const s64 begin = now_ns();
+	const s64 begin = (s64)kv_now_ns();
 	int ret = 1;
 
 	while (ret > 0 && !caught && !g->out.err) {
 		output_flush(&g->out);
 		ret = engine_step(g->engine, STEP_NS);
 	}
-	return finish(g, now_ns() - begin, min(ret, 0));
+	return finish(g, (s64)kv_now_ns() - begin, min(ret, 0));
 }
 
 static int generate(struct generate *g, int argc, char **argv)

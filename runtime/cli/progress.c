@@ -5,24 +5,17 @@
  * A line every few seconds, and none for a load that ends before the first line
  * is due.
  */
-#include <time.h>
+
+#include <kvmm/clock.h>
 
 #include "runtime/cli/cli.h"
 
 #define PROGRESS_NS	2000000000ll
 
-static s64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 static void progress_tell(void *arg, u64 done, u64 total)
 {
 	struct progress *p = arg;
-	const s64 now = now_ns();
+	const s64 now = (s64)kv_now_ns();
 	const double passed = (double)(now - p->begin) / 1e9;
 
 	if (now - p->said < PROGRESS_NS || !total)
@@ -36,6 +29,6 @@ static void progress_tell(void *arg, u64 done, u64 total)
 struct model_progress progress_start(struct progress *p, const char *dir)
 {
 	p->dir = dir;
-	p->begin = p->said = now_ns();
+	p->begin = p->said = (s64)kv_now_ns();
 	return (struct model_progress){ .fn = progress_tell, .arg = p };
 }

@@ -21,16 +21,15 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
+
 #include "runtime/libkvmm/internal.h"
 
 #define SPIN_SLICE	256	/* pauses between reads of the clock */
 
 s64 lk_now(void)
 {
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
+	return (s64)kv_now_ns();
 }
 
 /* Size of one result record of @op; 0: it has none. */

@@ -32,6 +32,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/log.h>
 #include <uapi/kvmm.h>
 
@@ -44,14 +45,6 @@
 #define BACKEND_RETRY_MAX_MS	2000
 
 static_assert(BACKEND_IDENTITY_LEN == KVMM_IDENTITY_LEN, "one identity");
-
-static s64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
 
 const char *backend_state_name(enum backend_state state)
 {
@@ -143,7 +136,7 @@ static void publish(struct backend *b)
 	 * do.
 	 */
 	if (st.steps != b->stats.steps || !(load.running + load.waiting))
-		WRITE_ONCE(b->beat_ns, now_ns());
+		WRITE_ONCE(b->beat_ns, (s64)kv_now_ns());
 	pthread_mutex_lock(&b->lock);
 	b->stats = st;
 	b->load = load;
@@ -158,7 +151,7 @@ void backend_look(struct backend *b, struct backend_view *v)
 	v->attaches = b->attaches;
 	pthread_mutex_unlock(&b->lock);
 	v->state = backend_get_state(b);
-	v->silent_ns = now_ns() - READ_ONCE(b->beat_ns);
+	v->silent_ns = (s64)kv_now_ns() - READ_ONCE(b->beat_ns);
 }
 
 /* ---- loading and attaching ---- */
@@ -389,10 +382,10 @@ static int serve(struct backend *b)
 
 static void wait_and_refuse(struct backend *b, s64 ms)
 {
-	const s64 end = now_ns() + ms * 1000000;
+	const s64 end = (s64)kv_now_ns() + ms * 1000000;
 	s64 left;
 
-	while (!load_acquire(&b->stop) && (left = end - now_ns()) > 0)
+	while (!load_acquire(&b->stop) && (left = end - (s64)kv_now_ns()) > 0)
 		rest(b, (int)(left / 1000000) + 1);
 }
 
@@ -428,7 +421,7 @@ int backend_start(struct backend *b, const struct backend_opts *o)
 
 	memset(b, 0, sizeof(*b));
 	b->o = *o;
-	b->beat_ns = now_ns();
+	b->beat_ns = (s64)kv_now_ns();
 	snprintf(b->why, sizeof(b->why), "the model is being loaded");
 	pthread_mutex_init(&b->lock, NULL);
 	err = mailbox_init(&b->inbox);

@@ -26,6 +26,8 @@
 
 #include <event2/event.h>
 
+#include <kvmm/clock.h>
+
 #include "runtime/server/call.h"
 #include "runtime/server/times.h"
 
@@ -33,14 +35,6 @@
 
 static const char stream_headers[] =
 	"Cache-Control: no-cache\r\nX-Accel-Buffering: no\r\n";
-
-static s64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
 
 /* ---- creating and freeing ---- */
 
@@ -223,7 +217,7 @@ static void call_count_end(struct call *call)
 	}
 	tally(&m->ends[length ? METRIC_END_length : METRIC_END_stop], 1);
 	metrics_observe(m, METRIC_e2e_request_latency_seconds,
-			(double)(now_ns() - call->begin_ns) / 1e9, 1);
+			(double)((s64)kv_now_ns() - call->begin_ns) / 1e9, 1);
 	times_observe(m, &times);
 	metrics_observe(m, METRIC_request_prompt_tokens, (double)prompt, 1);
 	metrics_observe(m, METRIC_request_generation_tokens,
@@ -260,7 +254,7 @@ static void call_conclude(struct call *call)
 
 static void call_progress(struct call *call)
 {
-	const s64 now = now_ns();
+	const s64 now = (s64)kv_now_ns();
 	struct api_error err;
 	u32 i;
 
@@ -299,7 +293,7 @@ static void call_end(struct call *call)
 	call->handled = false;
 	if (call->conn)
 		return;
-	retry_ended(&call->svc->retry, call->begin_ns, now_ns());
+	retry_ended(&call->svc->retry, call->begin_ns, (s64)kv_now_ns());
 	call_unlink(call);
 	mailbox_post(&call->work.b->inbox, &call->work.bye);
 }
@@ -413,7 +407,7 @@ static struct call *call_create(struct service *svc, struct conn *c,
 	call->params.kind = kind;
 	call->flow = conn_key(c);
 	call->created = time(NULL);
-	call->begin_ns = now_ns();
+	call->begin_ns = (s64)kv_now_ns();
 	call->to_reader.fn = on_to_reader;
 	call->read.fn = on_read;
 	call->owner.gone = on_gone;

@@ -31,8 +31,9 @@
 #include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
-#include <time.h>
 #include <unistd.h>
+
+#include <kvmm/clock.h>
 
 #include "runtime/server/internal.h"
 
@@ -121,14 +122,6 @@ void conn_tell(struct conn *c, const char *id, u64 tokens, int status)
 	c->told = status;
 }
 
-static s64 now_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
-
 void conn_set_key(struct conn *c, u32 key, const char *name)
 {
 	c->key = key;
@@ -143,7 +136,7 @@ u32 conn_key(const struct conn *c)
 /* Forget the log's values of the request before. */
 static void conn_log_begin(struct conn *c)
 {
-	c->since = now_ns();
+	c->since = (s64)kv_now_ns();
 	c->status = 0;
 	conn_tell(c, "", 0, 0);
 	conn_set_key(c, 0, NULL);
@@ -157,7 +150,7 @@ static void conn_log_end(struct conn *c, bool whole)
 	const struct access a = {
 		.head = &c->req.head, .id = c->id,
 		.status = !whole ? 0 : c->told ? c->told : c->status,
-		.tokens = c->tokens, .ns = now_ns() - c->since, .key = c->who,
+		.tokens = c->tokens, .ns = (s64)kv_now_ns() - c->since, .key = c->who,
 	};
 
 	c->loop->ops->ended(&a);

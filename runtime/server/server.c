@@ -35,6 +35,7 @@
 
 #include <event2/event.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/log.h>
 #include <kvmm/notify.h>
 
@@ -99,14 +100,6 @@ struct server {
 	int				err;
 };
 
-static s64 now_ms(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (s64)ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
-}
-
 /* ---- the addresses ---- */
 
 static int open_addresses(struct server *s)
@@ -165,7 +158,7 @@ static void cancel_rest(struct server *s)
 	u32 i;
 
 	s->cancelled = true;
-	s->until_ms = now_ms() + SERVER_LAST_WORDS_MS;
+	s->until_ms = (s64)kv_now_ms() + SERVER_LAST_WORDS_MS;
 	for (i = 0; i < s->site.nr_services; i++) {
 		struct service *svc = &s->site.services[i];
 
@@ -188,7 +181,7 @@ static void drain(struct server *s);
 /* Has the time passed in which the server reports the failed GPU? */
 static void tick_lost(struct server *s)
 {
-	if (now_ms() < s->until_ms) {
+	if ((s64)kv_now_ms() < s->until_ms) {
 		arm_tick(s);
 		return;
 	}
@@ -210,7 +203,7 @@ static void on_tick(evutil_socket_t fd, short what, void *arg)
 		loop_stop(s->loop);
 		return;
 	}
-	if (now_ms() >= s->until_ms) {
+	if ((s64)kv_now_ms() >= s->until_ms) {
 		const u32 nr = nr_calls(s);
 
 		if (s->cancelled) {
@@ -232,7 +225,7 @@ static void drain(struct server *s)
 	s->draining = true;
 	(void)kv_notify("STOPPING=1");
 	WRITE_ONCE(s->site.draining, 1);
-	s->until_ms = now_ms() + (s64)s->o->drain_s * 1000;
+	s->until_ms = (s64)kv_now_ms() + (s64)s->o->drain_s * 1000;
 	if (nr)
 		pr_info("finishing %u request%s, for at most %u s; a second signal ends them now",
 			nr, nr > 1 ? "s" : "", s->o->drain_s);
@@ -304,7 +297,7 @@ static void lose(struct server *s, const char *why)
 	       why, s->o->lost_s);
 	if (s->draining)
 		return;
-	s->until_ms = now_ms() + (s64)s->o->lost_s * 1000;
+	s->until_ms = (s64)kv_now_ms() + (s64)s->o->lost_s * 1000;
 	arm_tick(s);
 }
 

@@ -33,6 +33,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/log.h>
 #include <kvmm/opts.h>
 
@@ -344,7 +345,7 @@ void shim_plan(struct swapd *s, struct sd_io *io)
 	case SHIM_delay:
 		done(SHIM_delay);
 		x->kind = SHIM_NONE;
-		io->due = sd_now_ns() + NSEC_PER_MSEC *
+		io->due = kv_now_ns() + NSEC_PER_MSEC *
 			  (1 + dice(x->throw, 2) % ru->delay_ms);
 		break;
 	}

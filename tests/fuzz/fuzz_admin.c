@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 
 /* For struct admin and its functions; its object is not linked then. */
+#include <kvmm/clock.h>
+
 #include "kvmm/ipc/admin/admin.c"
 
 #include "tests/fuzz/inproc.h"
@@ -68,7 +70,7 @@ static void setup(void)
 	struct kvmm_attach_req req;
 
 	shell_attach_req(&req, 0);
-	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,
+	FUZZ_LAW(!core_client_attach(inproc->setup.core, kv_now_ns(), 1, secret, &req,
 				     &info), "%s", info.text);
 	inproc->clients.by_id[0] = &client;
 	core_client_bind(inproc->setup.core, 0, &bind);
@@ -110,7 +112,7 @@ static struct admin *admin_begin(int sock)
 				      &inproc->operators);
 
 	FUZZ_LAW(adm && adm->sock.fn, "no memory");
-	adm->deadline = clock_ns() + ASK_MS * NSEC_PER_MSEC;
+	adm->deadline = kv_now_ns() + ASK_MS * NSEC_PER_MSEC;
 	return adm;
 }
 
@@ -167,12 +169,12 @@ static void play(struct fuzz *f)
 	inproc_threads(0);
 	inproc_turn();
 	area_judge_all(&inproc->link);
-	(void)area_timers(&inproc->link, clock_ns() +
+	(void)area_timers(&inproc->link, kv_now_ns() +
 			  (b & 2 ? 100 * NSEC_PER_SEC : 0));
 	answers_read(sock[1]);
 	if (b & 4 && adm->sock.fn)
 		admin_on_sock(&inproc->operators, &adm->sock, EPOLLIN);
-	(void)admin_timers(&inproc->operators, clock_ns());
+	(void)admin_timers(&inproc->operators, kv_now_ns());
 	close(sock[1]);
 	if (swapd >= 0)
 		inproc_drain(swapd);

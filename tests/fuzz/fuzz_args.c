@@ -15,6 +15,7 @@
  * memory comes back.  Other loads are left to the sanitizers: C and the copy of
  * the arguments end where their heap blocks do.
  */
+#include <kvmm/clock.h>
 #include <kvmm/types.h>
 
 static void before_load(const volatile void *p);
@@ -169,7 +170,7 @@ static void client_setup(u32 i)
 	};
 
 	client_request(&req, i);
-	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,
+	FUZZ_LAW(!core_client_attach(inproc->setup.core, kv_now_ns(), 1, secret, &req,
 				     &info), "%s", info.text);
 	FUZZ_LAW(info.client == i, "client %u", info.client);
 	c_of[i] = aligned_alloc(64, C_BYTES);
@@ -364,7 +365,7 @@ static void ev_turn(struct fuzz *f, u32 i)
 	loads = index_loads[0] = index_loads[1] = 0;
 	slot = SQES;
 	request++;
-	(void)serve_client(&inproc->mm, c, clock_ns());
+	(void)serve_client(&inproc->mm, c, kv_now_ns());
 	watched = NULL;
 	FUZZ_LAW(c->ring.sq.head == c->ring.cq.tail, "%u requests, %u answers",
 		 c->ring.sq.head, c->ring.cq.tail);
@@ -394,7 +395,7 @@ static void play(struct fuzz *f)
 		inproc_turn();
 	} else if (b == 127 && is_active(i)) {
 		mm_deactivate(&inproc->mm, &clients[i]);
-		core_client_dead(inproc->setup.core, clock_ns(), i);
+		core_client_dead(inproc->setup.core, kv_now_ns(), i);
 	}
 }
 
@@ -404,8 +405,8 @@ static void end_all(void)
 	u32 i;
 
 	for (i = 0; i < CLIENTS; i++) {
-		core_client_dead(inproc->setup.core, clock_ns(), i);
-		core_client_quiet(inproc->setup.core, clock_ns(), i);
+		core_client_dead(inproc->setup.core, kv_now_ns(), i);
+		core_client_quiet(inproc->setup.core, kv_now_ns(), i);
 		mm_forget(&inproc->mm, &clients[i]);
 	}
 	for (i = 0; i < 64 && inproc_threads(0); i++)

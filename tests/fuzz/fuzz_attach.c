@@ -16,6 +16,8 @@
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 
+#include <kvmm/clock.h>
+
 #include "tests/fuzz/inproc.h"
 
 #define PEERS	5u
@@ -136,7 +138,7 @@ static void ev_connect(struct peer *p, u8 b)
 	c->info.pid = 1000 + (pid_t)(p - peers);
 	c->sock.fn = client_on_sock;
 	c->sock.arg = &inproc->clients;
-	c->deadline = clock_ns() + GREETING_MS * NSEC_PER_MSEC;
+	c->deadline = kv_now_ns() + GREETING_MS * NSEC_PER_MSEC;
 	list_add_tail(&inproc->clients.greeting, &c->node);
 	inproc->clients.nr_greeting++;
 	FUZZ_LAW(!watch_add(&inproc->loop, &c->sock, EPOLLIN | EPOLLRDHUP), "epoll");
@@ -233,7 +235,7 @@ static void play(struct fuzz *f)
 		ev_process_ends(p);
 		break;
 	case 7:
-		(void)client_timers(&inproc->clients, clock_ns() +
+		(void)client_timers(&inproc->clients, kv_now_ns() +
 				    (u64)fuzz_u8(f) * NSEC_PER_SEC / 8);
 		break;
 	default:

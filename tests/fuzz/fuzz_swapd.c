@@ -16,6 +16,8 @@
 #include <sys/epoll.h>
 #include <sys/socket.h>
 
+#include <kvmm/clock.h>
+
 #include "tests/fuzz/inproc.h"
 #include "tests/fuzz/shell.h"
 
@@ -49,7 +51,7 @@ static int ask(u16 op, u32 nr, u64 step, const void *args, u32 len,
 
 	FUZZ_LAW(!core_req_check(inproc->setup.core, 0, &sqe, args, len, &req),
 		 "verb %u", op);
-	return core_req_execute(inproc->setup.core, clock_ns(), 0, &req, results);
+	return core_req_execute(inproc->setup.core, kv_now_ns(), 0, &req, results);
 }
 
 static void map_all(void)
@@ -132,7 +134,7 @@ static void setup(void)
 	FUZZ_LAW(!swap_init(&inproc->swap, inproc->mm.epoll, &inproc->link.shm), "no swap");
 	inproc->link.wanted = true;
 	shell_attach_req(&req, 0);
-	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,
+	FUZZ_LAW(!core_client_attach(inproc->setup.core, kv_now_ns(), 1, secret, &req,
 				     &info), "%s", info.text);
 	client.mm.want = want;
 	client.mm.dirty = dirty;
@@ -405,7 +407,7 @@ static void play(struct fuzz *f)
 	else if (b < 230)
 		ev_hold(f);
 	else if (b < 240)
-		(void)area_timers(&inproc->link, clock_ns() + b * NSEC_PER_SEC);
+		(void)area_timers(&inproc->link, kv_now_ns() + b * NSEC_PER_SEC);
 	turn();
 	link_check(&inproc->link);
 }
@@ -419,8 +421,8 @@ static void end_all(void)
 	for (g = generation + 1; g--; )
 		hold_says(HOLD_SWAP_DRAINED, g, 0, 0);
 	inproc->swap.gone = true;
-	core_client_dead(inproc->setup.core, clock_ns(), 0);
-	core_client_quiet(inproc->setup.core, clock_ns(), 0);
+	core_client_dead(inproc->setup.core, kv_now_ns(), 0);
+	core_client_quiet(inproc->setup.core, kv_now_ns(), 0);
 	for (i = 0; i < 16; i++) {
 		inproc_threads(0);
 		inproc_turn();

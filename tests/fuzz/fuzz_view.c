@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 
 /* For struct view and its function; its object is not linked then. */
+#include <kvmm/clock.h>
+
 #include "kvmm/ipc/view/view.c"
 
 #include "tests/fuzz/inproc.h"
@@ -71,7 +73,7 @@ static void open_some(void)
 		open[i].prompt_len = 20 * i + 1;
 	FUZZ_LAW(!core_req_check(inproc->setup.core, 0, &sqe, open, sizeof(open),
 				 &req) &&
-		 !core_req_execute(inproc->setup.core, clock_ns(), 0, &req, res),
+		 !core_req_execute(inproc->setup.core, kv_now_ns(), 0, &req, res),
 		 "nothing was opened");
 }
 
@@ -93,7 +95,7 @@ static void setup(void)
 
 	shell_attach_req(&req, 0);
 	memcpy(req.domain, "a b/\n\\x", 8);
-	FUZZ_LAW(!core_client_attach(inproc->setup.core, clock_ns(), 1, secret, &req,
+	FUZZ_LAW(!core_client_attach(inproc->setup.core, kv_now_ns(), 1, secret, &req,
 				     &info), "%s", info.text);
 	inproc->clients.by_id[0] = &client;
 	core_client_bind(inproc->setup.core, 0, &bind);
@@ -153,7 +155,7 @@ static struct view *view_begin(int sock)
 	v->sock.fd = sock;
 	v->sock.fn = view_on_sock;
 	v->sock.arg = &inproc->views;
-	v->deadline = clock_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
+	v->deadline = kv_now_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
 	seq_init(&v->out, PROC_TEXT_MAX);
 	list_add_tail(&inproc->clients.readers, &v->reader.node);
 	v->reader.key = PROC_ALL;

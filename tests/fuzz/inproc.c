@@ -14,6 +14,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
+
 #include "kvmm/core/trace.h"
 #include "tests/fuzz/inproc.h"
 
@@ -193,7 +195,7 @@ static void inproc_make(void)
 		 !copier_init(&d->copier),
 		 "the daemon does not begin");
 	d->mm.stop = 0;
-	d->setup.start_ns = clock_ns();
+	d->setup.start_ns = kv_now_ns();
 	inproc_keep(d, sizeof(*d));
 	inproc_keep(d->mm.ghost_ends, d->setup.cfg.max_tenants);
 	inproc_keep(d->setup.core, core_struct_size());
@@ -256,7 +258,7 @@ bool inproc_threads(int status)
 void inproc_turn(void)
 {
 	struct daemon *d = inproc;
-	u64 now = clock_ns();
+	u64 now = kv_now_ns();
 
 	(void)mapper_collect(&d->mapper, now);
 	(void)copier_collect(&d->copier, now);

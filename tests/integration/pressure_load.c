@@ -12,6 +12,8 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include <kvmm/clock.h>
+
 #include "tests/integration/pressure_load.h"
 
 #define PREFIXES	4u
@@ -20,14 +22,6 @@
 #define LAST_ID		4000u
 #define STEP_NS		100000000ll
 #define STEPS_MAX	20000000u
-
-static s64 clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (s64)ts.tv_sec * 1000000000 + ts.tv_nsec;
-}
 
 /* ---- requests ---- */
 
@@ -55,7 +49,7 @@ static void load_cut(struct load_req *q, u64 *rnd)
 	if (how == 1)
 		q->cancel_one = draw(rnd, q->c.n);
 	if (how == 2)
-		q->c.deadline_ns = clock_ns() +
+		q->c.deadline_ns = (s64)kv_now_ns() +
 			(s64)draw(rnd, 8) * draw(rnd, 8) * 20000000;
 }
 

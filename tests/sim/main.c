@@ -16,10 +16,10 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <kvmm/bug.h>
+#include <kvmm/clock.h>
 
 #include "tests/sim/jobs.h"
 
@@ -305,18 +305,10 @@ static u32 sum_up(const struct sim_totals *t, u64 ns)
 	return (u32)bad;
 }
 
-static u64 clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * 1000000000ull + (u64)ts.tv_nsec;
-}
-
 int main(int argc, char **argv)
 {
 	const struct sim_totals *t;
-	u64 start = clock_ns();
+	u64 start = kv_now_ns();
 
 	program = argv[0];
 	if (parse(argc, argv, &opt))
@@ -333,5 +325,5 @@ int main(int argc, char **argv)
 	world->crash_more = opt.crash;
 	catch_crashes();
 	t = jobs_run(opt.nr_seeds, opt.jobs, run_seeds);
-	return sum_up(t, clock_ns() - start) ? EXIT_FAILURE : EXIT_SUCCESS;
+	return sum_up(t, kv_now_ns() - start) ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -18,6 +18,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/fault.h>
 #include <kvmm/rundir.h>
 
@@ -711,7 +712,7 @@ static void clear_store(void)
 static struct mm_wait turn(u64 mask, u64 seconds)
 {
 	return (struct mm_wait){
-		.mask = mask, .since = clock_ns() - seconds * NSEC_PER_SEC,
+		.mask = mask, .since = kv_now_ns() - seconds * NSEC_PER_SEC,
 	};
 }
 

@@ -12,6 +12,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
+
 #include "swapd/daemon.h"
 #include "swapd/shim.h"
 #include "swapd/slot.h"
@@ -270,12 +272,12 @@ END_TEST
 
 START_TEST(test_delay)
 {
-	const u64 now = sd_now_ns();
+	const u64 now = kv_now_ns();
 
 	ck_assert_int_eq(arm("rate=1000,delay=7,kinds=%s", "delay"), 0);
 	order(SWAPD_READ, 1);
 	ck_assert_uint_gt(io.due, now);
-	ck_assert_uint_lt(io.due, sd_now_ns() + 7000001);
+	ck_assert_uint_lt(io.due, kv_now_ns() + 7000001);
 	ck_assert_int_eq(transfer(), LEN);
 }
 END_TEST

@@ -81,7 +81,7 @@ static void evict_some(struct core *core, void *arg)
 	if (!a->begun)
 		evict_begin(a);
 	nr = min((u64)EVICT_BATCH, a->most - min(a->most, a->done));
-	a->err = core_evict(core, clock_ns(), a->name.dom, (u32)nr);
+	a->err = core_evict(core, kv_now_ns(), a->name.dom, (u32)nr);
 	if (a->err > 0)
 		a->done += (u32)a->err;
 	/* Fewer than asked for: no more may be evicted. */
@@ -130,7 +130,7 @@ static void pin_mark(struct core *core, void *arg)
 	if (!admin_name_find(core, &a->name))
 		return;
 	a->value = a->bytes ? a->bytes : a->name.view.current_bytes;
-	a->err = core_domain_set(core, clock_ns(), a->name.dom, CORE_LIMIT_MIN,
+	a->err = core_domain_set(core, kv_now_ns(), a->name.dom, CORE_LIMIT_MIN,
 				 a->value);
 }
 
@@ -140,7 +140,7 @@ static void unpin_mark(struct core *core, void *arg)
 
 	if (!admin_name_find(core, &a->name))
 		return;
-	a->err = core_domain_unset(core, clock_ns(), a->name.dom,
+	a->err = core_domain_unset(core, kv_now_ns(), a->name.dom,
 				   CORE_LIMIT_MIN);
 	if (!a->err && admin_name_find(core, &a->name))
 		a->value = a->name.view.limit[CORE_LIMIT_MIN];
@@ -193,7 +193,7 @@ static void drain_some(struct core *core, void *arg)
 
 	if (a->what == CORE_DRAIN_TENANT)
 		a->id = core_find_tenant(core, a->key);
-	a->err = core_drain(core, clock_ns(), a->what, a->id, a->on);
+	a->err = core_drain(core, kv_now_ns(), a->what, a->id, a->on);
 }
 
 static int drain_parse(const struct operators *o, struct act *a, const char *what)

@@ -91,7 +91,7 @@ static void drop_some(struct core *core, void *arg)
 		return;
 	}
 	dr->found = true;
-	dr->nr = core_drop_caches(core, clock_ns(), dr->domain, DROP_BATCH);
+	dr->nr = core_drop_caches(core, kv_now_ns(), dr->domain, DROP_BATCH);
 }
 
 static void admin_drop_caches(struct operators *o, struct admin *adm, char *req,
@@ -238,7 +238,7 @@ void admin_accept(void *arg, struct watch *w, u32 events)
 		close(sock);
 		return;
 	}
-	adm->deadline = clock_ns() + ASK_MS * NSEC_PER_MSEC;
+	adm->deadline = kv_now_ns() + ASK_MS * NSEC_PER_MSEC;
 }
 
 /* admin_timers() - end connections without a request.  Return: when to be called next */

@@ -44,7 +44,7 @@ static void set_mark(struct core *core, void *arg)
 	struct mark_set *ms = arg;
 
 	if (admin_name_find(core, &ms->name))
-		ms->err = core_domain_set(core, clock_ns(), ms->name.dom,
+		ms->err = core_domain_set(core, kv_now_ns(), ms->name.dom,
 					  ms->which, ms->value);
 }
 
@@ -131,7 +131,7 @@ static void resize_pool(struct core *core, void *arg)
 
 	pr->extent_size = core_get_config(core)->extent_size;
 	pr->most = core_get_config(core)->pool_bytes;
-	pr->err = core_pool_resize(core, clock_ns(), pr->bytes);
+	pr->err = core_pool_resize(core, kv_now_ns(), pr->bytes);
 }
 
 static int resize_answer(const struct pool_resize *pr, char *text)
@@ -209,7 +209,7 @@ static void tune(struct core *core, void *arg)
 {
 	struct tune *t = arg;
 
-	t->err = core_tune(core, clock_ns(), t->which, t->value);
+	t->err = core_tune(core, kv_now_ns(), t->which, t->value);
 }
 
 /* `tune VALUE NAME` */

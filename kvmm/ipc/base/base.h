@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
 #include <kvmm/types.h>
 
 #include "kvmm/proc/proc.h"
@@ -24,14 +25,6 @@
 
 #define NSEC_PER_MSEC		1000000ull
 #define NSEC_PER_SEC		1000000000ull
-
-static inline u64 clock_ns(void)
-{
-	struct timespec ts;
-
-	clock_gettime(CLOCK_MONOTONIC, &ts);
-	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
-}
 
 /* ---- loop.c: control thread ---- */
 

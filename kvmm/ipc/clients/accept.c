@@ -27,7 +27,7 @@ static void call_eproto(struct core *core, void *arg)
 	u64 bit = BIT_ULL(l->c->mm.id);
 
 	if (l->mm->active & bit) {
-		core_client_eproto(core, clock_ns(), l->c->mm.id);
+		core_client_eproto(core, kv_now_ns(), l->c->mm.id);
 		l->mm->wake |= bit;
 	}
 	mm_deactivate(l->mm, &l->c->mm);
@@ -98,7 +98,7 @@ static const char *client_admit(struct clients *cs, const struct watch *w,
 	greeting_make_room(cs, c->key);
 	c->sock.fn = client_on_sock;
 	c->sock.arg = cs;
-	c->deadline = clock_ns() + GREETING_MS * NSEC_PER_MSEC;
+	c->deadline = kv_now_ns() + GREETING_MS * NSEC_PER_MSEC;
 	list_add_tail(&cs->greeting, &c->node);
 	cs->nr_greeting++;
 	if (watch_add(cs->loop, &c->sock, EPOLLIN | EPOLLRDHUP)) {

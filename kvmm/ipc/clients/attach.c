@@ -142,7 +142,7 @@ static void call_attach(struct core *core, void *arg)
 {
 	struct attach_call *a = arg;
 
-	a->err = core_client_attach_within(core, clock_ns(), a->c->key,
+	a->err = core_client_attach_within(core, kv_now_ns(), a->c->key,
 					   a->secret, &a->quota, a->req,
 					   &a->info);
 	if (a->err)

@@ -28,7 +28,7 @@
 /* On the mm thread. */
 static void call_ghost_gone(struct core *core, void *arg)
 {
-	core_ghost_gone(core, clock_ns(), *(const u32 *)arg);
+	core_ghost_gone(core, kv_now_ns(), *(const u32 *)arg);
 }
 
 /* A process: its end, and the tenant of the memory that it may have. */
@@ -89,7 +89,7 @@ static void ghost_on_pidfd(void *arg, struct watch *w, u32 events)
 	struct ghost *g = container_of(w, struct ghost, pidfd);
 
 	watch_close(cs->loop, &g->pidfd);
-	g->ended = clock_ns();
+	g->ended = kv_now_ns();
 	if (device_quiet(cs->setup, g->ended, g->ended))
 		ghost_over(cs, g);
 }

@@ -47,14 +47,14 @@ static void call_dead(struct core *core, void *arg)
 	struct life_call *l = arg;
 
 	mm_deactivate(l->cs->mm, &l->c->mm);
-	core_client_dead(core, clock_ns(), l->c->mm.id);
+	core_client_dead(core, kv_now_ns(), l->c->mm.id);
 }
 
 static void call_quiet(struct core *core, void *arg)
 {
 	struct life_call *l = arg;
 
-	core_client_quiet(core, clock_ns(), l->c->mm.id);
+	core_client_quiet(core, kv_now_ns(), l->c->mm.id);
 	mm_forget(l->cs->mm, &l->c->mm);
 }
 
@@ -146,7 +146,7 @@ static u32 client_note(struct client *c)
 
 	if ((notes & NOTE_DETACHED) && c->stage == CLIENT_ATTACHED) {
 		c->stage = CLIENT_LEAVING;
-		c->deadline = clock_ns() + LEAVING_MS * NSEC_PER_MSEC;
+		c->deadline = kv_now_ns() + LEAVING_MS * NSEC_PER_MSEC;
 	}
 	client_log_notes(c, notes);
 	return notes;
@@ -207,7 +207,7 @@ void client_hang_up(struct clients *cs, struct client *c)
 	watch_conn_close(cs->sockets, &c->sock);
 	c->todo_any = false;
 	c->stage = detached ? CLIENT_LINGERING : CLIENT_HUNG_UP;
-	c->deadline = detached ? clock_ns() + LINGER_MS * NSEC_PER_MSEC : 0;
+	c->deadline = detached ? kv_now_ns() + LINGER_MS * NSEC_PER_MSEC : 0;
 	if (!detached && mm_call(cs->mm, call_dead, &l))
 		pr_debug("the mm thread has stopped");
 }
@@ -240,7 +240,7 @@ static void client_ended(struct clients *cs, struct client *c)
 	client_hang_up(cs, c);
 	if (c->mm.id == CORE_NONE)
 		return;
-	c->ended = clock_ns();
+	c->ended = kv_now_ns();
 	if (device_quiet(cs->setup, c->ended, c->ended))
 		client_over(cs, c);
 }

@@ -49,13 +49,13 @@ static void away_begin(struct clients *cs, struct client *c)
 	c->tenant = v.tenant;
 	if (v.away && k->resumes) {
 		c->stage = CLIENT_AWAY;
-		c->deadline = clock_ns() + cs->setup->opt.resume_ms * NSEC_PER_MSEC;
+		c->deadline = kv_now_ns() + cs->setup->opt.resume_ms * NSEC_PER_MSEC;
 	} else if (v.away) {
 		c->stage = CLIENT_HUNG_UP;
-		core_client_dead(cs->setup->core, clock_ns(), c->mm.id);
+		core_client_dead(cs->setup->core, kv_now_ns(), c->mm.id);
 	} else if (v.state == STATE_DETACHED) {
 		c->stage = CLIENT_LINGERING;
-		c->deadline = clock_ns() + LINGER_MS * NSEC_PER_MSEC;
+		c->deadline = kv_now_ns() + LINGER_MS * NSEC_PER_MSEC;
 	} else {
 		c->stage = CLIENT_HUNG_UP;
 	}
@@ -200,7 +200,7 @@ static void call_resume(struct core *core, void *arg)
 	/* One of several adoptions since may have salvaged. */
 	if (!core_get_client(core, r->c->mm.id, &v))
 		r->away = v.away;
-	r->err = core_client_resume(core, clock_ns(), r->c->mm.id,
+	r->err = core_client_resume(core, kv_now_ns(), r->c->mm.id,
 				    r->req->resume_seen, &r->info,
 				    &r->committed);
 }

@@ -150,7 +150,7 @@ static void listen_pause(struct sockets *s)
 {
 	if (!s->closer.resume)
 		listen_events(s, 0);
-	s->closer.resume = clock_ns() + PAUSE_NS;
+	s->closer.resume = kv_now_ns() + PAUSE_NS;
 }
 
 /**

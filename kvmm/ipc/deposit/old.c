@@ -80,7 +80,7 @@ void old_move(struct deposit *p, u32 first)
 	for (i = first; i < p->nr_kept; i++)
 		if (i < OLD_INDEX || i >= OLD_INDEX + p->nr_old)
 			deposit_drop(p, HOLD_CLIENT, i);
-	p->old_deadline = clock_ns() +
+	p->old_deadline = kv_now_ns() +
 			  p->setup->opt.quiet_deadline_ms * NSEC_PER_MSEC;
 }
 
@@ -178,7 +178,7 @@ bool deposit_wait_old(struct deposit *p)
 	if (any)
 		pr_info("waiting for %u clients of the last daemon to let go of its memory",
 			p->nr_old);
-	while (p->nr_old && (now = clock_ns()) < end) {
+	while (p->nr_old && (now = kv_now_ns()) < end) {
 		bool kill = now >= p->old_deadline && !killed;
 
 		old_sweep(p, true, kill);

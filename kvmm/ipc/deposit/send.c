@@ -64,12 +64,12 @@ const char *deposit_kept(struct deposit *p, u32 kind, int fd)
 	const struct hold_record r = {
 		.magic = HOLD_MAGIC, .op = HOLD_PUT, .kind = kind,
 	};
-	const u64 end = clock_ns() + KEPT_NS;
+	const u64 end = kv_now_ns() + KEPT_NS;
 	int err;
 
 	do {
 		err = deposit_try(p, &r, fd);
-	} while (err == -EAGAIN && clock_ns() < end);
+	} while (err == -EAGAIN && kv_now_ns() < end);
 	return err ? "kvmm-hold does not take a copy of its memory" : NULL;
 }
 
@@ -174,10 +174,10 @@ u64 deposit_late_timers(struct deposit *p, u64 now)
 void deposit_late_flush(struct deposit *p)
 {
 	const struct timespec nap = { .tv_nsec = LATE_NAP_NS };
-	const u64 end = clock_ns() + LATE_FLUSH_NS;
+	const u64 end = kv_now_ns() + LATE_FLUSH_NS;
 
-	while (deposit_late_timers(p, clock_ns()) != UINT64_MAX &&
-	       clock_ns() < end)
+	while (deposit_late_timers(p, kv_now_ns()) != UINT64_MAX &&
+	       kv_now_ns() < end)
 		nanosleep(&nap, NULL);
 }
 

@@ -56,10 +56,10 @@ static void mm_flush(struct mm *m)
 
 static void mm_run_call(struct mm *m)
 {
-	const u64 begin = clock_ns();
+	const u64 begin = kv_now_ns();
 
 	m->call_fn(m->setup->core, m->call_arg);
-	m->call_ns += clock_ns() - begin;
+	m->call_ns += kv_now_ns() - begin;
 	mm_flush(m);
 	/* Pairs with the acquire in mm_turn() of the next call. */
 	store_release(&m->call_pending, 0);
@@ -124,7 +124,7 @@ static bool mm_serve(struct mm *m, u64 now, u64 todo, struct mm_wait *wait)
 static bool mm_turn(struct mm *m)
 {
 	struct core *core = m->setup->core;
-	u64 now = clock_ns(), todo = m->active;
+	u64 now = kv_now_ns(), todo = m->active;
 	struct mm_wait wait = { .mask = mm_waiting(m), .since = now };
 	u32 faults = segment_fault_count();
 	bool busy = false;
@@ -136,7 +136,7 @@ static bool mm_turn(struct mm *m)
 		busy = true;
 		todo = m->active;
 		/* The call told the core the time, which may not go back. */
-		now = clock_ns();
+		now = kv_now_ns();
 	}
 	busy |= mapper_collect(m->mapper, now);
 	busy |= copier_collect(m->copier, now);
@@ -192,7 +192,7 @@ static void mm_say_asleep(struct mm *m, u32 asleep)
 static void mm_sleep(struct mm *m)
 {
 	struct epoll_event ev[MM_EVENTS];
-	u64 began = clock_ns();
+	u64 began = kv_now_ns();
 	int ms;
 
 	if (began >= m->next_tick)
@@ -203,7 +203,7 @@ static void mm_sleep(struct mm *m)
 	mm_say_asleep(m, 1);
 	if (!mm_work_waits(m)) {
 		epoll_wait(m->epoll, ev, MM_EVENTS, ms);
-		WRITE_ONCE(m->idle_ns, m->idle_ns + clock_ns() - began);
+		WRITE_ONCE(m->idle_ns, m->idle_ns + kv_now_ns() - began);
 	}
 	mm_say_asleep(m, 0);
 }
@@ -256,7 +256,7 @@ static void call_shutdown(struct core *core, void *arg)
 {
 	struct mm *m = arg;
 
-	core_shutdown(core, clock_ns());
+	core_shutdown(core, kv_now_ns());
 	/* A client that sleeps learns its state. */
 	m->wake |= m->active;
 }
@@ -302,7 +302,7 @@ static void mm_lend_trace(struct mm *m)
 {
 	m->trace = mm_map(core_trace_bytes(TRACE_RECORDS));
 	if (m->trace)
-		core_trace_attach(m->setup->core, clock_ns(), m->trace,
+		core_trace_attach(m->setup->core, kv_now_ns(), m->trace,
 				  TRACE_RECORDS);
 	else
 		pr_warn("no memory for a trace: it will be empty");

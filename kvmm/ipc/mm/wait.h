@@ -34,7 +34,7 @@ struct mm_wait {
 
 static inline u64 mm_wait_clock(const struct mm_wait *w)
 {
-	const u64 now = clock_ns();
+	const u64 now = kv_now_ns();
 
 	return now > w->since ? now - w->since : 0;
 }

@@ -53,11 +53,11 @@
 static bool device_settle(struct adoption *a)
 {
 	const struct timespec ts = { .tv_nsec = SETTLE_NS };
-	const u64 end = clock_ns() + SETTLE_MAX_NS;
+	const u64 end = kv_now_ns() + SETTLE_MAX_NS;
 
-	while (!device_quiet(a->setup, a->setup->start_ns, clock_ns()) ||
+	while (!device_quiet(a->setup, a->setup->start_ns, kv_now_ns()) ||
 	       (a->setup->dev.ops->quiet && kv_fault(KV_FAULT_device_busy))) {
-		if (clock_ns() > end)
+		if (kv_now_ns() > end)
 			return false;
 		nanosleep(&ts, NULL);
 	}
@@ -140,7 +140,7 @@ static const char *adopt_arena(struct adoption *a)
 	if (mm_ready_core(a->mm))
 		return "no memory for the core";
 	how = core_adopt(a->setup->core, a->setup->arena, a->setup->arena_bytes, &a->setup->cfg,
-			 &a->mm->ops, a->mm, clock_ns(), &report);
+			 &a->mm->ops, a->mm, kv_now_ns(), &report);
 	if (how == -ESTALE)
 		return "its arena is of another kvmm, or for other sizes";
 	if (how < 0)
@@ -249,8 +249,8 @@ void adopt_extents(struct adoption *a)
 
 static void area_lost(struct adoption *a, u32 area)
 {
-	core_adopt_lost(a->setup->core, clock_ns(), area);
-	if (core_area_del(a->setup->core, clock_ns(), area))
+	core_adopt_lost(a->setup->core, kv_now_ns(), area);
+	if (core_area_del(a->setup->core, kv_now_ns(), area))
 		pr_warn("a swap area of the last daemon is lost and stays in use until the next start");
 }
 
@@ -284,8 +284,8 @@ static int adopt_client(struct adoption *a, u32 id)
 		return resume_await(a->clients, id, pidfd);
 	if (pidfd >= 0)
 		close(pidfd);
-	core_client_dead(a->setup->core, clock_ns(), id);
-	core_client_quiet(a->setup->core, clock_ns(), id);
+	core_client_dead(a->setup->core, kv_now_ns(), id);
+	core_client_quiet(a->setup->core, kv_now_ns(), id);
 	deposit_drop(a->deposit, HOLD_CLIENT, id);
 	return 0;
 }
@@ -316,7 +316,7 @@ int adopt_clients(struct adoption *a)
 	ghost_adopt(a->clients);
 	deposit_adopted(a->deposit);
 	/* The core commands its unfinished work anew, before any other event. */
-	core_tick(a->setup->core, clock_ns());
+	core_tick(a->setup->core, kv_now_ns());
 	adopt_areas(a);
 	return 0;
 }
@@ -348,7 +348,7 @@ void adopt_tell(const struct adoption *a)
 		clients == 1 ? "" : "s", seqs, seqs == 1 ? "" : "s",
 		kv_format_size(pool.cached >> 10 << 10, size, sizeof(size)),
 		a->setup->adopted == CORE_ADOPT_WHOLE ? "whole" : "salvaged",
-		(unsigned long long)((clock_ns() - a->setup->start_ns) / NSEC_PER_MSEC));
+		(unsigned long long)((kv_now_ns() - a->setup->start_ns) / NSEC_PER_MSEC));
 }
 
 /* Has a client been served, or is none away that might ask? */

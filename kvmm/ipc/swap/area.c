@@ -72,7 +72,7 @@ static void call_add(struct core *core, void *arg)
 	struct swapd_ctl *ctl = c->l->swap->ctl;
 	u32 i;
 
-	c->err = core_area_add(core, clock_ns(), c->a->usable_bytes,
+	c->err = core_area_add(core, kv_now_ns(), c->a->usable_bytes,
 			       c->a->priority, &c->a->core);
 	if (c->err)
 		return;
@@ -89,7 +89,7 @@ static void call_del(struct core *core, void *arg)
 	struct area_call *c = arg;
 	struct core_tier_view v;
 
-	c->err = core_area_del(core, clock_ns(), c->a->core);
+	c->err = core_area_del(core, kv_now_ns(), c->a->core);
 	if (!c->err) {
 		keep_area_drop(c->l->deposit, area_index(c->l, c->a));
 		area_map(c->l, c->a, false);
@@ -142,7 +142,7 @@ static void call_lose(struct core *core, void *arg)
 {
 	struct area_call *c = arg;
 
-	core_area_lose(core, clock_ns(), c->a->core);
+	core_area_lose(core, kv_now_ns(), c->a->core);
 }
 
 /* area_forget() - give up content that the area alone has */
@@ -231,8 +231,8 @@ void area_remove(struct swap_link *l, struct swap_area *a)
  */
 void area_drain_begin(struct swap_link *l, struct swap_area *a, u64 limit_ns)
 {
-	a->until = clock_ns() + limit_ns;
-	a->told = clock_ns();
+	a->until = kv_now_ns() + limit_ns;
+	a->told = kv_now_ns();
 	a->left = 0;
 	if (a->state == AREA_LIVE) {
 		a->state = AREA_DRAINING;

@@ -42,7 +42,7 @@ static void call_cut_off(struct core *core, void *arg)
 	struct fail_call *c = arg;
 
 	c->l->swap->area[c->a->core].live = false;
-	core_area_lose(core, clock_ns(), c->a->core);
+	core_area_lose(core, kv_now_ns(), c->a->core);
 }
 
 static void area_cut_off(struct fail_call *c)

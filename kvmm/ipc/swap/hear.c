@@ -33,7 +33,7 @@ static void call_leave(struct core *core, void *arg)
 {
 	struct life_call *c = arg;
 
-	swap_leave(c->swap, clock_ns(), c->generation);
+	swap_leave(c->swap, kv_now_ns(), c->generation);
 }
 
 static void call_gone(struct core *core, void *arg)
@@ -46,7 +46,7 @@ static void call_gone(struct core *core, void *arg)
 static void call_hear(struct core *core, void *arg)
 {
 	struct swap_link *l = arg;
-	u64 now = clock_ns();
+	u64 now = kv_now_ns();
 	u32 i;
 
 	for (i = 0; i < l->nr_tales; i++)
@@ -243,7 +243,7 @@ void link_start(struct swap_link *l)
 	if (l->deposit->fd >= 0 && l->swap->ctl) {
 		l->wanted = true;
 		/* It rises over lives, so hold never takes it for an old one. */
-		l->run = (u32)(clock_ns() >> 20);
+		l->run = (u32)(kv_now_ns() >> 20);
 		link_deposit(l);
 	}
 	for (i = 0; i < CORE_MAX_AREAS; i++)

@@ -14,7 +14,7 @@ static void call_info(struct core *core, void *arg)
 	const struct info_call *c = arg;
 	const struct swap_mm *sw = c->swap;
 	struct proc_swap_info *info = c->info;
-	u64 now = clock_ns();
+	u64 now = kv_now_ns();
 	u32 i;
 
 	for (i = 0; i < CORE_MAX_AREAS; i++)

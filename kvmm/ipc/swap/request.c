@@ -41,7 +41,7 @@ static void area_begin(struct swap_link *l, struct swap_area *a, int fd)
 
 	a->state = AREA_ADDING;
 	a->fd = fd;
-	a->until = clock_ns() + AREA_JOIN_NS;
+	a->until = kv_now_ns() + AREA_JOIN_NS;
 	if (!fstat(fd, &st)) {
 		a->device = S_ISBLK(st.st_mode);
 		a->dev = a->device ? st.st_rdev : st.st_dev;
@@ -100,7 +100,7 @@ void area_on(struct swap_link *l, struct admin *adm, int fd, u64 bytes,
 	a->priority = priority;
 	a->flags = force ? SWAPD_AREA_FORCE : 0;
 	a->waiter = adm;
-	a->tell = clock_ns() + AREA_TELL_NS;
+	a->tell = kv_now_ns() + AREA_TELL_NS;
 	snprintf(a->path, sizeof(a->path), "%s", path);
 	area_begin(l, a, fd);
 }
@@ -197,8 +197,8 @@ void area_off(struct swap_link *l, struct admin *adm, u64 timeout_ms, u64 dev,
 		return;
 	}
 	a->waiter = adm;
-	a->until = clock_ns() + timeout_ms * NSEC_PER_MSEC;
-	a->tell = clock_ns() + AREA_TELL_NS;
+	a->until = kv_now_ns() + timeout_ms * NSEC_PER_MSEC;
+	a->tell = kv_now_ns() + AREA_TELL_NS;
 	if (a->state == AREA_LIVE || a->state == AREA_DRAINING) {
 		area_drain_begin(l, a, timeout_ms * NSEC_PER_MSEC);
 	} else if (a->state == AREA_ADDING) {

@@ -245,11 +245,11 @@ static void copier_one(struct copier *c)
 		;
 	if (READ_ONCE(c->stop) || !queue_pop(&c->todo, &cp))
 		return;
-	began = clock_ns();
+	began = kv_now_ns();
 	store_release(&c->since, began);
 	status = copier_do(c, &cp);
 	store_release(&c->since, 0ull);
-	copier_finish(c, &cp, clock_ns() - began, status);
+	copier_finish(c, &cp, kv_now_ns() - began, status);
 }
 
 static void *copier_main(void *arg)

@@ -130,7 +130,7 @@ static bool lane_begin(struct copier *c, struct lane *l, u32 dir)
 			l->err[at] = 0;
 			break;
 		}
-		l->began[at] = clock_ns();
+		l->began[at] = kv_now_ns();
 		l->next++;
 		any = true;
 	}
@@ -146,7 +146,7 @@ static bool lanes_end(struct copier *c, struct lanes *s)
 	u32 i;
 
 	while (c->setup->dev.ops->copy_end(&c->setup->dev, &id, &status)) {
-		now = clock_ns();
+		now = kv_now_ns();
 		for (i = 0; i < DEV_COPY_DIRS; i++) {
 			struct lane *l = &s->lane[i];
 			const u32 at = l->head % LANE_ROOM;

@@ -148,7 +148,7 @@ static void *mapper_main(void *arg)
 		if (!queue_pop(&m->todo, &msg))
 			continue;
 		WRITE_ONCE(m->extent, msg.extent);
-		store_release(&m->since, clock_ns());
+		store_release(&m->since, kv_now_ns());
 		if (msg.op == MAP_CREATE)
 			mapper_create(m, &msg);
 		else

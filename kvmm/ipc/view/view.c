@@ -54,7 +54,7 @@ static int view_send(struct views *vs, struct view *v)
 		if (n < 0)
 			return -errno;
 		v->sent += (size_t)n;
-		v->deadline = clock_ns() + VIEW_READ_MS * NSEC_PER_MSEC;
+		v->deadline = kv_now_ns() + VIEW_READ_MS * NSEC_PER_MSEC;
 	}
 	return 1;
 }
@@ -84,11 +84,11 @@ static void view_answer(struct views *vs, struct view *v, u64 user, size_t len)
 	const u64 before = vs->mm->call_ns;
 	int err = view_request(vs, v->reader.key, v->req, len, &v->wait, &v->out);
 
-	spend_charge(&vs->spend, user, clock_ns(), vs->mm->call_ns - before);
+	spend_charge(&vs->spend, user, kv_now_ns(), vs->mm->call_ns - before);
 	v->due = 0;
 	v->head_len = proc_answer_head(err, &v->out, v->head);
 	v->body_len = err ? 0 : v->out.count;
-	v->deadline = clock_ns() + VIEW_READ_MS * NSEC_PER_MSEC;
+	v->deadline = kv_now_ns() + VIEW_READ_MS * NSEC_PER_MSEC;
 	v->reader.waits = v->wait.trigger != CORE_NONE;
 	if (view_waits(v))
 		view_stay(vs, v);
@@ -114,7 +114,7 @@ static void view_asked(struct views *vs, struct view *v)
 	const char *end = memchr(v->req, '\n', v->len);
 	const size_t len = (size_t)(end - v->req);
 	const u64 user = view_user(vs, v->reader.key, v->req, len);
-	const u64 now = clock_ns(), due = spend_due(&vs->spend, user, now);
+	const u64 now = kv_now_ns(), due = spend_due(&vs->spend, user, now);
 
 	if (due == now) {
 		view_answer(vs, v, user, len);
@@ -201,7 +201,7 @@ void view_accept(void *arg, struct watch *w, u32 events)
 	v->sock.arg = vs;
 	v->reader.key = key;
 	v->wait.trigger = CORE_NONE;
-	v->deadline = clock_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
+	v->deadline = kv_now_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
 	seq_init(&v->out, PROC_TEXT_MAX);
 	list_add_tail(&vs->clients->readers, &v->reader.node);
 	v->over = key != PROC_ALL && view_too_many(vs, key);

@@ -117,7 +117,7 @@ static void wait_add(struct core *core, void *arg)
 	wc->ret = -ENOENT;
 	if (t->of_domain && !wait_domain_is(core, wc))
 		return;
-	wc->ret = core_trigger_add(core, clock_ns(), t->of_domain ?
+	wc->ret = core_trigger_add(core, kv_now_ns(), t->of_domain ?
 				   t->domain.id : CORE_NONE, t->res, t->full,
 				   t->threshold_ns, t->window_ns);
 	if (wc->ret < 0)
