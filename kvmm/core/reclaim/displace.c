@@ -65,6 +65,8 @@ static void family_bar(struct core *c, const struct kv_seq *s)
 				c->span_scans[block_span(c, pte_block(pte))]
 					.counted = SPAN_BARRED;
 		}
+		KV_BUG_ON(m->family != s->family);
+		KV_BUG_ON(c->seqs[m->fam_next].fam_prev != i);
 		i = m->fam_next;
 	} while (i != first);
 }
@@ -73,6 +75,7 @@ static void bar_all(struct core *c, const struct displacer *who)
 {
 	u32 dom, i;
 
+	KV_BUG_ON(who->want->flags & SEQF_RUNNING);
 	revoke_prepare(c, who->want->domain);
 	spares_reset(c);
 	c->head->bar_pass++;
@@ -101,6 +104,8 @@ static bool span_may_go(struct core *c, u32 span, u32 run,
 	struct kv_domain *owner = &c->domains[sp->domain];
 	u32 used = sp->nr_blocks - sp->nr_free;
 
+	KV_BUG_ON(!sp->nr_extents || used > sp->nr_blocks);
+	KV_BUG_ON(sp->nr_cached > used);
 	/* Counted for this run, or for a chosen run with another part of the span. */
 	if (span_scan(c, sp)->counted && span_scan(c, sp)->counted != SPAN_BARRED)
 		return true;
@@ -125,6 +130,8 @@ static void run_put_off(struct core *c, u32 first, u32 end)
 		if (c->extents[e].state != EXT_SPAN || span_scan(c, sp)->counted != first + 1)
 			continue;
 		owner = &c->domains[sp->domain];
+		KV_BUG_ON(domain_scan(c, owner)->lost <
+			  sp->nr_blocks - sp->nr_free);
 		span_scan(c, sp)->counted = 0;
 		domain_scan(c, owner)->spare += sp->nr_free;
 		domain_scan(c, owner)->lost -= sp->nr_blocks - sp->nr_free;
@@ -137,6 +144,7 @@ static bool run_may_go(struct core *c, u32 first, const struct displacer *who)
 	u32 dom = who->want->domain, tenant = c->domains[dom].tenant, e;
 	u32 nr = c->domains[dom].dev.span_extents;
 
+	KV_BUG_ON(first + nr > c->head->nr_online);
 	for (e = first; e < first + nr; e++) {
 		const struct kv_extent *x = &c->extents[e];
 
@@ -169,6 +177,7 @@ static u64 run_key(const struct core *c, u32 first, u32 nr)
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
 		share = max(share, limit_share(d));
+		KV_BUG_ON(sp->nr_free + sp->nr_cached > sp->nr_blocks);
 		used += sp->nr_blocks - sp->nr_free - sp->nr_cached;
 		if (!limit_may_lose(d, domain_scan(c, d)->lost, false))
 			rank = 2;
@@ -217,6 +226,7 @@ static u32 after_family(const struct core *c, const struct kv_seq *s)
 {
 	u32 i = s->next;
 
+	KV_BUG_ON(!(s->flags & SEQF_RUNNING));
 	while (i != CORE_NONE && c->seqs[i].family == s->family)
 		i = c->seqs[i].next;
 	return i;
@@ -229,6 +239,7 @@ static u32 span_taker(const struct core *c, u32 span)
 
 	if (!want || want > CORE_MAX_REVOKES)
 		return CORE_NONE;
+	KV_BUG_ON(!c->head->revokes[want - 1].nr);
 	return c->head->revokes[want - 1].dom;
 }
 
@@ -246,6 +257,8 @@ static bool span_displace(struct core *c, u32 span, bool any)
 		struct kv_seq *s = &c->seqs[i];
 		bool there = false;
 
+		KV_BUG_ON(!(s->flags & SEQF_RUNNING));
+		KV_BUG_ON(seq_domain(c, s) != d);
 		next = s->next;
 		if (s->state != KVMM_SEQ_READY)
 			continue;
@@ -277,6 +290,7 @@ bool displace_span(struct core *c, u32 first)
 	struct kv_span *sp = &c->spans[first];
 	u32 dom = sp->domain;
 
+	KV_BUG_ON(!sp->nr_extents || !span_is_isolated(sp));
 	if (!span_displace(c, first, false))
 		return false;
 	if (!sp->nr_extents || sp->domain != dom)
@@ -304,6 +318,7 @@ static u32 family_promises(const struct core *c, const struct kv_seq *s)
 	do {
 		if (c->seqs[i].state == KVMM_SEQ_MARKED)
 			nr += c->seqs[i].reserved;
+		KV_BUG_ON(c->seqs[c->seqs[i].fam_next].fam_prev != i);
 		i = c->seqs[i].fam_next;
 	} while (i != first);
 	return nr;
@@ -394,6 +409,7 @@ enum verdict displace(struct core *c, struct kv_seq *want, u32 nr,
 		core_count(c, CORE_EV_preempt_min, 1);
 	for (i = 0; i < k; i++) {
 		run_uncover(c, runs[i], &who);
+		KV_BUG_ON(c->extents[runs[i]].want);
 		revoke_begin(c, want->domain, runs[i]);
 	}
 	return ROOM_MADE;

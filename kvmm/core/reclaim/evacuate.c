@@ -50,6 +50,8 @@ static void scan_block(struct core *c, u32 evac, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
 
+	KV_BUG_ON(block_span(c, blk) != c->head->evacs[evac].span);
+	KV_BUG_ON(b->domain != c->head->evacs[evac].dom);
 	if (b->state == BLK_CACHED && !b->nr_copy && cache_goes(c, blk)) {
 		index_evict(c, blk);
 		return;
@@ -70,6 +72,8 @@ void evacuate_scan(struct core *c, u32 evac)
 
 	if (ev->span == CORE_NONE || ev->nr)
 		return;
+	KV_BUG_ON(c->spans[ev->span].domain != ev->dom);
+	KV_BUG_ON(!span_is_isolated(&c->spans[ev->span]));
 	blk = ev->span * core_sizes(c)->blocks_per_extent;
 	end = blk + c->spans[ev->span].nr_blocks;
 	pins_mark(c, ev->dom, true);
@@ -103,6 +107,9 @@ static bool evacuate(struct core *c, u32 first, bool any, bool shared)
 		return true;
 	if (err && err != -EALREADY)
 		return false;
+	KV_BUG_ON(!span_is_isolated(sp) || sp->domain != dom);
+	KV_BUG_ON(c->head->evacs[evac].span != CORE_NONE);
+	KV_BUG_ON(c->head->evacs[evac].nr);
 	c->head->evacs[evac] = (struct kv_evac){
 		.span = first, .dom = dom, .any = any, .shared = shared,
 		.since = c->now,
@@ -136,6 +143,7 @@ static bool evac_is_stuck(const struct core *c, const struct kv_evac *ev)
 	if (ev->span == CORE_NONE || !ev->shared || ev->nr ||
 	    domain_slack(&c->domains[ev->dom]))
 		return false;
+	KV_BUG_ON(c->spans[ev->span].domain != ev->dom);
 	blk = ev->span * core_sizes(c)->blocks_per_extent;
 	end = blk + c->spans[ev->span].nr_blocks;
 	for (; blk < end; blk++)
@@ -184,9 +192,11 @@ void evacuate_tick(struct core *c)
 
 		if (ev->span == CORE_NONE)
 			continue;
+		KV_BUG_ON(!c->spans[ev->span].nr_extents);
 		if (c->now - ev->since >= (ev->shared ? patience : 8 * patience)) {
 			c->head->evac_after = c->now + patience;
 			span_putback(c, ev->span);
+			KV_BUG_ON(ev->span != CORE_NONE);
 			continue;
 		}
 		evacuate_scan(c, i);
@@ -208,6 +218,7 @@ static u32 span_moves(const struct core *c, u32 first, u32 dom, bool promised)
 	const struct kv_domain *owner = &c->domains[sp->domain];
 	u32 used = sp->nr_blocks - sp->nr_free - sp->nr_cached, cache;
 
+	KV_BUG_ON(sp->nr_free + sp->nr_cached > sp->nr_blocks);
 	if (!sp->nr_extents || sp->domain == dom || span_scan(c, sp)->counted ||
 	    span_is_isolated(sp) ||
 	    owner->tenant != c->domains[dom].tenant)
@@ -237,6 +248,8 @@ static void span_count_moved(struct core *c, u32 first, u32 used, bool gone)
 	struct domain_scan *owner = &c->domain_scans[sp->domain];
 	u32 evicted = sp->nr_blocks - sp->nr_free - used;
 
+	KV_BUG_ON(used > sp->nr_blocks - sp->nr_free);
+	KV_BUG_ON(scan->counted != (gone ? 0 : first + 1));
 	scan->counted = gone ? first + 1 : 0;
 	scan->cost = used;
 	if (gone) {
@@ -245,6 +258,8 @@ static void span_count_moved(struct core *c, u32 first, u32 used, bool gone)
 		owner->spare -= scan->pass;
 		owner->lost += evicted + sp->nr_free + used - scan->pass;
 	} else {
+		KV_BUG_ON(owner->lost < evicted + sp->nr_free + used -
+			  scan->pass);
 		owner->spare += scan->pass;
 		owner->lost -= evicted + sp->nr_free + used - scan->pass;
 	}
@@ -273,6 +288,7 @@ static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 	u32 e, used, fit = 0;
 	u64 bytes = 0;
 
+	KV_BUG_ON(first + d->dev.span_extents > c->head->nr_online);
 	for (e = first; e < first + d->dev.span_extents; e++) {
 		u32 span = c->extents[e].span;
 
@@ -329,6 +345,8 @@ static void span_make_room(struct core *c, u32 first)
 	const struct kv_domain *d = &c->domains[sp->domain];
 	u32 want = sp->nr_blocks - sp->nr_free - sp->nr_cached, free;
 
+	KV_BUG_ON(want > sp->nr_blocks);
+	KV_BUG_ON(!sp->nr_extents);
 	/* Blocks do not move to empty spans: others can have these as they are. */
 	want += d->nr_running + d->dev.nr_empty * d->dev.span_blocks;
 	do {
@@ -361,6 +379,8 @@ u32 evacuations_on(const struct core *c, u32 dom, bool promised)
 	for (i = 0; i < CORE_MAX_EVACS; i++) {
 		const struct kv_evac *ev = &c->head->evacs[i];
 
+		KV_BUG_ON(ev->span != CORE_NONE &&
+			  c->spans[ev->span].domain != ev->dom);
 		if (ev->span != CORE_NONE && ev->dom != dom && ev->shared &&
 		    !(promised && c->spans[ev->span].nr_open) &&
 		    c->domains[ev->dom].tenant == c->domains[dom].tenant)
@@ -392,6 +412,7 @@ static u32 runs_choose(struct core *c, u32 dom, bool promised, u32 *run, u32 nr)
 	u32 i;
 
 	for (i = 0; i < nr; i++) {
+		KV_BUG_ON(i >= EVAC_WANT);
 		run[i] = run_cheapest(c, dom, promised);
 		if (run[i] == CORE_NONE)
 			break;

@@ -21,6 +21,7 @@ static u32 evict_next(const struct core *c, u32 dom, bool any)
 	while (!any && i != CORE_NONE &&
 	       span_is_isolated(&c->spans[block_span(c, i)]))
 		i = lru_after(c, i);
+	KV_BUG_ON(i != CORE_NONE && c->blocks[i].domain != dom);
 	return i;
 }
 
@@ -37,6 +38,7 @@ enum verdict room_evict(struct core *c, u32 dom, u32 nr)
 	u32 mark = min(d->dev.max_blocks, d->high_blocks), blk, limited = 0;
 
 	c->taker = dom;
+	KV_BUG_ON(!d->used || d->dev.keep_spans);
 	/* The domain is about to use a span that falls empty now. */
 	d->dev.keep_spans = 1;
 	for (;;) {
@@ -49,6 +51,7 @@ enum verdict room_evict(struct core *c, u32 dom, u32 nr)
 			break;
 		core_work(c, WORK_EVICT);
 		limited += over;
+		KV_BUG_ON(c->blocks[blk].state != BLK_CACHED);
 		index_evict(c, blk);
 		core_count(c, CORE_EV_reclaim_direct, 1);
 	}
@@ -71,6 +74,7 @@ void room_evict_spare(struct core *c, u32 dom, u32 nr)
 	struct kv_domain *d = &c->domains[dom];
 	u32 blk, cost;
 
+	KV_BUG_ON(!d->used || d->dev.keep_spans);
 	d->dev.keep_spans = 1;
 	while (domain_slack(d) < nr) {
 		blk = evict_next(c, dom, false);
@@ -79,6 +83,7 @@ void room_evict_spare(struct core *c, u32 dom, u32 nr)
 		cost = index_evict_cost(c, blk);
 		if (limit_cache_floor(d, cost) || !limit_may_lose(d, cost, true))
 			break;
+		KV_BUG_ON(c->blocks[blk].state != BLK_CACHED);
 		index_evict(c, blk);
 		core_count(c, CORE_EV_reclaim_direct, 1);
 	}
@@ -100,6 +105,7 @@ u32 span_evict_cached(struct core *c, u32 first)
 	u32 base = first * core_sizes(c)->blocks_per_extent;
 	u32 i, nr = 0;
 
+	KV_BUG_ON(!c->spans[first].nr_extents || owner->dev.keep_spans);
 	owner->dev.keep_spans = 1;
 	for (i = base; i < base + c->spans[first].nr_blocks; i++)
 		if (c->blocks[i].state == BLK_CACHED &&

@@ -68,6 +68,10 @@ static void move_issue(struct core *c, u32 i)
 		.bytes		= c->domains[c->blocks[m->from].domain].dev.block_bytes,
 	};
 
+	KV_BUG_ON(m->state != MOVE_COPYING);
+	KV_BUG_ON(m->from == m->to);
+	KV_BUG_ON(c->blocks[m->from].domain != c->blocks[m->to].domain);
+	KV_BUG_ON(!(c->blocks[m->to].flags & BLKF_TARGET));
 	c->ops->copy(c->ops_arg, &cp);
 }
 
@@ -91,12 +95,17 @@ bool move_start(struct core *c, u32 evac, u32 blk)
 	struct kv_domain *d = &c->domains[b->domain];
 	u32 span, i;
 
+	KV_BUG_ON(b->nr_copy || (b->flags & (BLKF_MOVING | BLKF_TARGET)));
+	KV_BUG_ON(c->head->evacs[evac].span != block_span(c, blk));
+	KV_BUG_ON(c->head->evacs[evac].dom != b->domain);
 	i = move_slot(c);
 	if (i == CORE_NONE || !room_to_move(d) || c->head->device)
 		return false;
 	span = span_pick_dense(c, d, c->head->evacs[evac].any);
 	if (span == CORE_NONE)
 		return false;
+	KV_BUG_ON(span == block_span(c, blk));
+	KV_BUG_ON(c->head->nr_moves >= CORE_MAX_MOVES);
 	c->head->moves[i] = (struct kv_move){
 		.state = MOVE_COPYING, .from = blk, .evac = evac,
 		.generation = c->head->moves[i].generation + 1,
@@ -150,6 +159,7 @@ static void unpin_blocks(struct core *c, const struct kv_step_entry *e)
 
 static void low_reset(struct core *c, const struct kv_step_entry *e)
 {
+	KV_BUG_ON(!c->seqs[e->seq].nr_steps);
 	c->seq_scans[e->seq].low = CORE_NONE;
 }
 
@@ -157,6 +167,7 @@ static void low_note(struct core *c, const struct kv_step_entry *e)
 {
 	struct kv_seq *s = &c->seqs[e->seq];
 
+	KV_BUG_ON(e->end <= e->start || e->end > s->cover);
 	seq_scan(c, s)->low = min(seq_scan(c, s)->low, e->start / seq_domain(c, s)->block_tokens);
 }
 
@@ -207,6 +218,9 @@ static void move_identity(struct core *c, const struct kv_move *m)
 {
 	struct kv_block *from = &c->blocks[m->from], *to = &c->blocks[m->to];
 
+	KV_BUG_ON(to->state != BLK_LIMBO || !(to->flags & BLKF_TARGET));
+	KV_BUG_ON(to->domain != from->domain || to->entry != CORE_NONE);
+	KV_BUG_ON(!c->domains[to->domain].nr_filling);
 	c->domains[to->domain].nr_filling--;
 	to->flags = (u8)((to->flags & ~BLKF_TARGET) |
 			 (from->flags & BLKF_SHARED));
@@ -215,6 +229,7 @@ static void move_identity(struct core *c, const struct kv_move *m)
 	memcpy(block_ids(c, m->to), block_ids(c, m->from), 4 * from->nr_ids);
 	if (from->entry == CORE_NONE)
 		return;
+	KV_BUG_ON(c->entries_low[from->entry].dev != m->from);
 	to->entry = from->entry;
 	c->entries_low[to->entry].dev = m->to;
 	from->entry = CORE_NONE;
@@ -223,6 +238,7 @@ static void move_identity(struct core *c, const struct kv_move *m)
 /* The first sequence maps the new block, which now takes over from the old one. */
 static void move_take_over(struct core *c, const struct kv_move *m)
 {
+	KV_BUG_ON(c->blocks[m->to].nr_map != 1);
 	move_identity(c, m);
 	block_filled(c, m->to);
 	if (c->blocks[m->from].flags & BLKF_INDEXED) {
@@ -235,6 +251,8 @@ static void move_take_over(struct core *c, const struct kv_move *m)
 /* Move a block that only the index has. */
 static void move_cached(struct core *c, const struct kv_move *m)
 {
+	KV_BUG_ON(c->blocks[m->from].nr_map || c->blocks[m->to].nr_map);
+	KV_BUG_ON(!(c->blocks[m->from].flags & BLKF_INDEXED));
 	move_identity(c, m);
 	lru_del(c, m->from);
 	index_move(c, m->from, m->to);
@@ -246,6 +264,8 @@ static void move_cached(struct core *c, const struct kv_move *m)
 /* The move of a block with BLKF_VISITED, see batch_prepare(). */
 static const struct kv_move *move_of(const struct core *c, u32 blk)
 {
+	KV_BUG_ON(c->scratch[blk] >= CORE_MAX_MOVES);
+	KV_BUG_ON(c->head->moves[c->scratch[blk]].from != blk);
 	return &c->head->moves[c->scratch[blk]];
 }
 
@@ -254,6 +274,8 @@ static bool entry_change(struct core *c, struct kv_seq *s, u32 idx)
 {
 	const struct kv_move *m = move_of(c, table_get(c, s, idx));
 
+	KV_BUG_ON(m->state != MOVE_COPIED);
+	KV_BUG_ON(!c->blocks[m->from].nr_map);
 	if (c->clients[s->client].nr_unacked &&
 	    !span_acked(c, block_span(c, m->to), s->client))
 		return false;
@@ -321,6 +343,7 @@ static void batch_tables(struct core *c, u32 dom, u32 mappers)
 		u32 idx = s->trimmed;
 
 		while ((idx = table_find_visited(c, s, idx)) < s->nr_blocks) {
+			KV_BUG_ON(!mappers);
 			mappers--;
 			if (!s->nr_steps || idx < seq_scan(c, s)->low)
 				(void)!entry_change(c, s, idx);
@@ -340,9 +363,11 @@ static void batch_end(struct core *c, u32 evac)
 
 		if (m->state == MOVE_UNUSED || m->evac != evac)
 			continue;
+		KV_BUG_ON(m->state == MOVE_COPYING || !to->nr_copy);
 		m->state = MOVE_UNUSED;
 		if (to->flags & BLKF_TARGET) {
 			to->flags &= (u8)~BLKF_TARGET;
+			KV_BUG_ON(!c->domains[to->domain].nr_filling);
 			c->domains[to->domain].nr_filling--;
 			core_count(c, CORE_EV_pgmigrate_fail, 1);
 		}
@@ -357,6 +382,7 @@ static void batch_settle(struct core *c, u32 evac)
 	u32 dom = c->head->evacs[evac].dom;
 	u32 mappers = batch_prepare(c, evac);
 
+	KV_BUG_ON(c->head->evacs[evac].nr);
 	if (mappers) {
 		each_pin(c, dom, low_reset);
 		each_pin(c, dom, low_note);
@@ -385,6 +411,8 @@ bool move_answered(struct core *c, u64 id, int status)
 	m = &c->head->moves[i];
 	if (m->state != MOVE_COPYING || m->generation != (u32)(id >> 32))
 		return true;
+	KV_BUG_ON(m->evac >= CORE_MAX_EVACS);
+	KV_BUG_ON(!c->head->nr_moves || !c->head->evacs[m->evac].nr);
 	m->state = status ? MOVE_FAILED : MOVE_COPIED;
 	if (!status)
 		c->blocks[m->to].flags &= (u8)~BLKF_BAD;

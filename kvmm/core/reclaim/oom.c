@@ -66,6 +66,9 @@ static void oom_domain(struct core *c, struct core_oom_view *o,
 	struct core_oom_row *r = &o->row[o->nr_rows];
 	const struct kv_seq *s;
 
+	KV_BUG_ON(!c->domains[dom].used || o->nr_rows > CORE_OOM_ROWS);
+	KV_BUG_ON(o->nr_free < c->domains[dom].dev.nr_spans *
+		  c->domains[dom].dev.span_extents);
 	o->nr_free -= c->domains[dom].dev.nr_spans * c->domains[dom].dev.span_extents;
 	/* The domain of the victim has a row in any case. */
 	if (o->nr_rows == CORE_OOM_ROWS) {

@@ -65,6 +65,7 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	struct run_look look, kept;
 	u32 back;
 
+	KV_BUG_ON(!d->used || d->nr_revokes > d->dev.pending_spans);
 	c->taker = dom;
 	if ((u64)domain_held(d) + spare + nr > d->dev.max_blocks) {
 		d->nr_max_events++;
@@ -191,6 +192,7 @@ enum verdict room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare
 
 	if (!limit_within_min(d, domain_held(d), nr) || !waiter_fits(c, want))
 		return ROOM_NONE;
+	KV_BUG_ON(want->flags & SEQF_RUNNING);
 	lacks = room_lacks(c, d, promise_need(c, want->domain, nr), spare);
 	coming = promise_coming(c, want->domain);
 	for (;;) {
@@ -198,6 +200,8 @@ enum verdict room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare
 			v = victim_elsewhere(c, want, true, &rank);
 			if (!v || victim_returns(c, v, want, coming >= lacks))
 				break;
+			KV_BUG_ON(v->domain == want->domain);
+			KV_BUG_ON(v->state != KVMM_SEQ_READY);
 			coming += family_size(c, v);
 			marked = true;
 			oom_note(c, want, nr, CORE_OOM_victim, CORE_CAUSE_min,
@@ -250,6 +254,7 @@ bool room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 	enum verdict verdict;
 	struct kv_seq *v;
 
+	KV_BUG_ON(!(want->flags & SEQF_RUNNING));
 	for (;;) {
 		if (victim_is_marked(c, seq_domain(c, want)->tenant))
 			return false;
@@ -263,6 +268,8 @@ bool room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 				family_mark(c, want, CORE_CAUSE_itself, want);
 			return false;
 		}
+		KV_BUG_ON(v->state != KVMM_SEQ_READY);
+		KV_BUG_ON(v->family == want->family);
 		oom_note(c, want, nr, CORE_OOM_victim, CORE_CAUSE_grow, v);
 		family_mark(c, v, CORE_CAUSE_grow, want);
 		verdict = room_plan(c, want->domain, nr, 0);
@@ -302,6 +309,7 @@ bool pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
 
 		if (!v)
 			return false;
+		KV_BUG_ON(v->client != want->client);
 		family_mark(c, v, CORE_CAUSE_table, want);
 		if (v->family == want->family)
 			return false;

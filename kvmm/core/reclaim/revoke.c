@@ -57,6 +57,7 @@ static const struct kv_seq *waiter_of(const struct core *c, u32 dom)
 		const struct kv_client *cl = &c->clients[c->seqs[i].client];
 
 		w = &c->seqs[i];
+		KV_BUG_ON(!(w->flags & SEQF_QUEUED) || w->domain != dom);
 		if (!cl->nr_unacked ||
 		    c->now - cl->unacked_since < core_cfg(c)->starve_ns)
 			return w;
@@ -148,6 +149,8 @@ void extent_ask_back(struct core *c, u32 e)
 	struct kv_extent *x = &c->extents[e];
 	u64 todo;
 
+	KV_BUG_ON(!x->want || x->state != EXT_BACKED);
+	KV_BUG_ON((x->mapped | x->owed) & ~x->sent);
 	extent_set_state(c, e, EXT_REVOKING);
 	x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
 	core_count(c, CORE_EV_extent_revoke, 1);
@@ -155,8 +158,11 @@ void extent_ask_back(struct core *c, u32 e)
 		u32 client = (u32)__builtin_ctzll(todo);
 		struct kvmm_extent_status *st = c->bind[client].extents;
 
+		KV_BUG_ON(c->clients[client].state == CLI_FREE);
+		KV_BUG_ON(c->clients[client].tenant != x->tenant);
 		/* A client that has not mapped the extent need not map it any more. */
 		if (!(x->mapped & BIT_ULL(client))) {
+			KV_BUG_ON(!c->clients[client].nr_unacked);
 			c->clients[client].nr_unacked--;
 			domain_kick(&c->domains[c->clients[client].domain]);
 		}
@@ -181,6 +187,7 @@ int revoke_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 	if (x->state != EXT_REVOKING || !(x->sent & BIT_ULL(client)) ||
 	    a->generation != x->generation)
 		return -ESTALE;
+	KV_BUG_ON(x->owed || x->tenant != c->clients[client].tenant);
 	x->sent &= ~BIT_ULL(client);
 	x->mapped &= ~BIT_ULL(client);
 	store_release(&c->bind[client].extents[a->extent].state,
@@ -206,6 +213,7 @@ static bool extent_advance(struct core *c, const struct kv_revoke *rv, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
 
+	KV_BUG_ON(x->want != 1 + (u32)(rv - c->head->revokes));
 	if (x->state == EXT_ABSENT || extent_is_kept(c, rv, e))
 		return true;
 	if (x->state == EXT_SPAN && rv->dom == CORE_NONE)
@@ -215,6 +223,7 @@ static bool extent_advance(struct core *c, const struct kv_revoke *rv, u32 e)
 	if ((x->state != EXT_BACKED && x->state != EXT_REVOKING) ||
 	    revoke_needed(c, e))
 		return false;
+	KV_BUG_ON(x->mapped || x->owed);
 	extent_release(c, e);
 	return true;
 }
@@ -222,6 +231,9 @@ static bool extent_advance(struct core *c, const struct kv_revoke *rv, u32 e)
 /* The domain waits for the run no longer. */
 static void revoke_detach(struct core *c, struct kv_revoke *rv)
 {
+	KV_BUG_ON(rv->dom >= core_cfg(c)->max_domains || !rv->nr);
+	KV_BUG_ON(!c->domains[rv->dom].nr_revokes);
+	KV_BUG_ON(!c->domains[rv->dom].dev.pending_spans);
 	c->domains[rv->dom].nr_revokes--;
 	c->domains[rv->dom].dev.pending_spans--;
 	rv->dom = CORE_NONE;
@@ -232,6 +244,7 @@ static void revoke_finish(struct core *c, struct kv_revoke *rv)
 {
 	u32 dom = rv->dom, first = rv->first, e;
 
+	KV_BUG_ON(!c->head->nr_revokes);
 	for (e = first; e < first + rv->nr; e++)
 		c->extents[e].want = 0;
 	if (dom != CORE_NONE)
@@ -248,6 +261,7 @@ static void revoke_abandon(struct core *c, struct kv_revoke *rv)
 {
 	u32 e;
 
+	KV_BUG_ON(rv->dom == CORE_NONE);
 	c->domains[rv->dom].displace_after = c->now + ABANDON_PAUSE_NS;
 	revoke_detach(c, rv);
 	for (e = rv->first; e < rv->first + rv->nr; e++) {
@@ -307,6 +321,7 @@ static void revoke_step(struct core *c, struct kv_revoke *rv)
 	bool all = true;
 	u32 e;
 
+	KV_BUG_ON(rv->first + rv->nr > core_sizes(c)->nr_extents);
 	for (e = rv->first; e < rv->first + rv->nr; e++)
 		all &= extent_advance(c, rv, e);
 	if (all && c->now >= c->head->create_after)
@@ -343,6 +358,9 @@ void revoke_begin(struct core *c, u32 dom, u32 first)
 	KV_BUG_ON(c->head->nr_revokes == CORE_MAX_REVOKES);
 	while (rv->nr)
 		rv++;
+	KV_BUG_ON(rv >= c->head->revokes + CORE_MAX_REVOKES);
+	KV_BUG_ON(first % d->dev.span_extents);
+	KV_BUG_ON(first + d->dev.span_extents > c->head->nr_online);
 	*rv = (struct kv_revoke){ .dom = dom, .first = first,
 				  .nr = d->dev.span_extents };
 	c->head->nr_revokes++;
@@ -364,6 +382,7 @@ void revoke_haunt(struct core *c, u32 client)
 {
 	u32 e;
 
+	KV_BUG_ON(c->clients[client].state == CLI_FREE);
 	for (e = 0; e < core_sizes(c)->nr_extents; e++)
 		if (c->extents[e].sent & BIT_ULL(client))
 			c->extents[e].haunted = 1;
@@ -374,6 +393,7 @@ void revoke_exorcise(struct core *c, u32 tenant)
 {
 	u32 e;
 
+	KV_BUG_ON(c->tenants[tenant].ghosts);
 	for (e = 0; e < core_sizes(c)->nr_extents; e++)
 		if (c->extents[e].tenant == tenant)
 			c->extents[e].haunted = 0;
@@ -406,6 +426,7 @@ void extent_overdue(struct core *c, u32 e, bool wanted)
 	struct kv_extent *x = &c->extents[e];
 	u64 todo;
 
+	KV_BUG_ON(x->state != EXT_REVOKING || !x->want);
 	x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
 	for (todo = x->sent; todo; todo &= todo - 1) {
 		u32 client = (u32)__builtin_ctzll(todo);

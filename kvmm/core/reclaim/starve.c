@@ -106,6 +106,8 @@ static struct kv_seq *aged_victim(struct core *c, const struct kv_domain *d,
 		if (i == CORE_NONE)
 			return NULL;
 		s = &c->seqs[i];
+		KV_BUG_ON(!(s->flags & SEQF_IN_READY));
+		KV_BUG_ON(seq_domain(c, s) != d);
 		if (past_residency(c, s, w) &&
 		    (d == seq_domain(c, w) || victim_may_lose(c, s)))
 			return s;
@@ -160,6 +162,8 @@ static void starve_tenant(struct core *c, u32 tenant)
 	}
 	if (!victim)
 		return;
+	KV_BUG_ON(victim->state != KVMM_SEQ_READY);
+	KV_BUG_ON(longest->flags & SEQF_RUNNING);
 	oom_note(c, longest, waiter_blocks(c, longest), CORE_OOM_victim,
 		 CORE_CAUSE_wait, victim);
 	family_mark(c, victim, CORE_CAUSE_wait, longest);
@@ -194,6 +198,7 @@ static void starve_others(struct core *c)
 	}
 	if (!longest)
 		return;
+	KV_BUG_ON(longest->flags & SEQF_RUNNING);
 	lacks = room_lacks(c, seq_domain(c, longest), waiter_blocks(c, longest) +
 			   seq_domain(c, longest)->nr_running, 0);
 	if (lacks && !victim_is_marked(c, seq_domain(c, longest)->tenant))

@@ -107,6 +107,7 @@ static void spares_reset_domains(struct core *c)
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		struct kv_domain *d = &c->domains[i];
 
+		KV_BUG_ON(domain_free(d) < d->dev.reserved);
 		domain_scan(c, d)->spare = domain_free(d) - d->dev.reserved;
 		domain_scan(c, d)->lost = 0;
 	}
@@ -128,6 +129,9 @@ static void run_take(struct core *c, u32 first, u32 e, u32 cost)
 	struct kv_span *sp = &c->spans[c->extents[e].span];
 	struct kv_domain *owner = &c->domains[sp->domain];
 
+	KV_BUG_ON(span_scan(c, sp)->counted || sp->nr_extents == 0);
+	KV_BUG_ON(domain_scan(c, owner)->spare < sp->nr_free);
+	KV_BUG_ON(sp->nr_free + sp->nr_cached != sp->nr_blocks);
 	span_scan(c, sp)->counted = first + 1;
 	span_scan(c, sp)->cost = cost;
 	domain_scan(c, owner)->spare -= sp->nr_free;
@@ -149,6 +153,7 @@ static void run_untake(struct core *c, u32 first, u32 end)
 		if (span_scan(c, sp)->counted != first + 1)
 			continue;
 		owner = &c->domains[sp->domain];
+		KV_BUG_ON(domain_scan(c, owner)->lost < sp->nr_cached);
 		domain_scan(c, owner)->spare += sp->nr_free;
 		domain_scan(c, owner)->lost -= sp->nr_cached;
 		span_scan(c, sp)->counted = 0;
@@ -167,6 +172,7 @@ static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost,
 	const struct kv_domain *d = &c->domains[dom];
 	u32 end = first + d->dev.span_extents, worst = RUN_FREE, e;
 
+	KV_BUG_ON(end > c->head->nr_online);
 	for (e = first; e < end; e++) {
 		struct kv_span *sp;
 		u32 one;
@@ -284,6 +290,7 @@ static bool extent_reachable(struct core *c, u32 e, u32 dom, u32 first)
 	sp = &c->spans[c->extents[e].span];
 	if (sp->domain == dom || span_scan(c, sp)->counted)
 		return true;
+	KV_BUG_ON(!sp->nr_extents || sp->nr_free > sp->nr_blocks);
 	owner = &c->domains[sp->domain];
 	used = sp->nr_blocks - sp->nr_free;
 	if (used && !limit_may_lose(owner, domain_scan(c, owner)->lost + used, true))
@@ -341,6 +348,7 @@ static void run_evict(struct core *c, u32 dom, u32 first, bool low,
 
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
+		KV_BUG_ON(c->spans[span].domain == dom);
 		nr = span_evict_cached(c, span);
 		evicted[e - first] = nr;
 		if (nr && low)
@@ -377,6 +385,7 @@ static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
 {
 	u32 evicted[CORE_SPAN_MAX], e;
 
+	KV_BUG_ON(c->domains[dom].dev.span_extents > CORE_SPAN_MAX);
 	run_evict(c, dom, first, low, evicted);
 	if (!run_is_empty(c, dom, first))
 		return false;
@@ -388,6 +397,7 @@ static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
 		core_tell(c, steal_span, .domain = c->spans[span].domain,
 			  .taker = dom, .extent = span,
 			  .cached = evicted[e - first]);
+		KV_BUG_ON(c->spans[span].nr_free != c->spans[span].nr_blocks);
 		span_release(c, span);
 	}
 	return true;
@@ -428,6 +438,7 @@ static void look_add(struct run_look *l, u32 run, u64 key)
 		l->run[i] = l->run[i - 1];
 		l->key[i] = l->key[i - 1];
 	}
+	KV_BUG_ON(l->nr > LOOK_RUNS || i >= l->nr);
 	l->run[i] = run;
 	l->key[i] = key;
 }
@@ -462,6 +473,8 @@ static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
 	u32 owner = c->extents[run].state == EXT_SPAN ? c->extents[run].domain :
 						       CORE_NONE;
 
+	KV_BUG_ON(run + c->domains[dom].dev.span_extents > c->head->nr_online);
+	KV_BUG_ON(c->extents[run].want || owner == dom);
 	if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
 		return false;
 	core_tell(c, steal, .domain = dom, .owner = trace_id(owner),
@@ -482,6 +495,7 @@ static u32 look_next(struct core *c, u32 dom, struct run_look *l)
 	spares_reset_domains(c);
 	if (l->nr && l->cost == RUN_FREE)	/* go on behind it */
 		runs_choose(c, dom, RUN_FREE, &seen, l->run[0] + nr, l);
+	KV_BUG_ON(l->nr > LOOK_RUNS);
 	while (l->next < l->nr) {
 		run = l->run[l->next++];
 		core_work(c, WORK_EXTENT * nr);
@@ -528,6 +542,7 @@ bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l)
 		/* Few runs are asked back at a time: forget the rest. */
 		if (cost >= RUN_REVOKE)
 			l->nr = 0;
+		KV_BUG_ON(l->next);
 		l->next = 1;
 		return run_steal(c, dom, l->run[0], cost);
 	}
@@ -628,6 +643,7 @@ static u32 kept_next(struct core *c, u32 dom, struct run_look *l, u32 *cost)
 	u32 run;
 
 	spares_reset_domains(c);
+	KV_BUG_ON(l->nr > LOOK_RUNS);
 	while (l->next < l->nr) {
 		run = l->run[l->next++];
 		*cost = kept_cost(c, dom, run);

@@ -40,6 +40,8 @@ static struct kv_seq *victim_of(const struct core *c, const struct kv_domain *d)
 {
 	u32 i = order_end(c, d->ready_root, NODE_ORDER, true);
 
+	KV_BUG_ON(i != CORE_NONE && c->seqs[i].state != KVMM_SEQ_READY);
+	KV_BUG_ON(i != CORE_NONE && &c->domains[c->seqs[i].domain] != d);
 	return i == CORE_NONE ? NULL : &c->seqs[i];
 }
 
@@ -54,6 +56,8 @@ u32 family_size(const struct core *c, const struct kv_seq *s)
 	for (i = s->fam_next; i != first; i = c->seqs[i].fam_next) {
 		const struct kv_seq *m = &c->seqs[i];
 
+		KV_BUG_ON(m->family != s->family);
+		KV_BUG_ON(c->seqs[m->fam_prev].fam_next != i);
 		if (m->state != KVMM_SEQ_READY && m->state != KVMM_SEQ_MARKED)
 			continue;
 		for (n = m->nr_blocks; n-- > m->trimmed;)
@@ -187,6 +191,7 @@ static const struct kv_seq *refused_first(struct core *c, struct kv_domain *d)
 
 	while ((i = order_end(c, d->refused_root, NODE_REFUSED, false)) !=
 	       CORE_NONE && !seq_is_refused(c, &c->seqs[i])) {
+		KV_BUG_ON(!(c->seqs[i].flags & SEQF_IN_REFUSED));
 		order_del(c, &d->refused_root, i, NODE_REFUSED);
 		c->seqs[i].flags &= ~SEQF_IN_REFUSED;
 	}

@@ -21,6 +21,7 @@ struct kv_seq *first_waiter(const struct core *c,
 /* Blocks of a waiting sequence, once it is resident. */
 u32 waiter_blocks(const struct core *c, const struct kv_seq *w)
 {
+	KV_BUG_ON(w->nr_blocks < w->trimmed);
 	return max(tokens_to_blocks(seq_domain(c, w), w->nr_ids), w->nr_blocks);
 }
 
@@ -30,6 +31,7 @@ bool waiter_fits(struct core *c, const struct kv_seq *w)
 	const struct kv_domain *d = seq_domain(c, w);
 	u32 total = tokens_to_blocks(d, w->nr_ids);
 
+	KV_BUG_ON(w->flags & SEQF_RUNNING);
 	return !domain_limited(d, total) &&
 	       (u64)span_runs_reachable(c, w->domain) * d->dev.span_blocks >= total;
 }
@@ -60,6 +62,7 @@ u32 promise_need(const struct core *c, u32 dom, u32 nr)
 
 	if (i == CORE_NONE)
 		return nr;
+	KV_BUG_ON(c->seqs[i].prev != CORE_NONE || !d->nr_waiting);
 	found = waiter_blocks(c, &c->seqs[i]) + wmark_min(d);
 	found -= min(found, nr);
 	i = c->seqs[i].next;
