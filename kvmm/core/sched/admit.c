@@ -75,6 +75,10 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	struct kv_domain *d = seq_domain(c, s);
 	const u64 waited = c->now - s->since;
 
+	KV_BUG_ON(!(s->flags & SEQF_QUEUED) || (s->flags & SEQF_RUNNING));
+	KV_BUG_ON(s->nr_steps || s->reserved || s->trimmed);
+	KV_BUG_ON(s->nr_blocks != h->whole + (h->part != 0));
+	KV_BUG_ON(total < h->whole || total < s->nr_blocks);
 	core_crash(c, CORE_CRASH_admit);
 	wait_del(c, s);
 	run_add(c, s);
@@ -83,7 +87,9 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	if (h->part)
 		s->flags |= SEQF_COPY;
 	d->dev.reserved += s->reserved;
+	KV_BUG_ON(d->dev.reserved > domain_free(d));
 	s->valid_len = h->whole * d->block_tokens + h->part;
+	KV_BUG_ON(s->valid_len >= s->nr_ids);
 	s->cover = s->valid_len;
 	s->cached_len = s->valid_len;
 	s->known_len = 0;
@@ -112,9 +118,12 @@ static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
 	for (i = 0; i < hit; i++) {
 		u32 ref = c->scratch[i];
 
+		KV_BUG_ON(ref == CORE_NONE || s->nr_blocks != i);
 		if (table_push(c, s, ref & REF_ENTRY ? CORE_NONE : ref))
 			KV_BUG_ON(true);
 		if (ref & REF_ENTRY) {
+			KV_BUG_ON(c->entries_low[ref & ~REF_ENTRY].domain !=
+				  s->domain);
 			c->entries_low[ref & ~REF_ENTRY].refs++;
 			table_set_entry(c, s, i, ref & ~REF_ENTRY);
 		} else {
@@ -147,6 +156,8 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 	enum verdict verdict;
 	bool promised;
 
+	KV_BUG_ON(!(s->flags & SEQF_QUEUED) || s->nr_steps);
+	KV_BUG_ON(s->flags & SEQF_RUNNING);
 	if (c->clients[s->client].nr_unacked)
 		return WAITS_CLIENT;
 	if (commit_never(c, d, (u64)s->prompt_len + s->max_tokens)) {
@@ -178,6 +189,7 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 
 	if (!prefix_find(c, s, &h))
 		return WAITS_HASH;
+	KV_BUG_ON(h.whole > total || h.going > h.cached);
 	room = total - h.whole + h.low + min;
 	if (high_waits(c, d, room + h.cached))
 		return WAITS_HIGH;
@@ -197,6 +209,7 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 	if (verdict != ROOM_NOW)
 		return verdict;
 
+	KV_BUG_ON(s->nr_blocks || s->first_page != CORE_NONE);
 	map_hits(c, s, h.whole + (h.part != 0));
 	verdict = room_evict(c, s->domain, room);
 	/* Eviction may drop the host slot of a block of the prefix. */
@@ -250,6 +263,7 @@ static struct kv_seq *turn_of(struct core *c, struct kv_seq *s)
 	 */
 	for (i = seq_domain(c, s)->age_head; i != CORE_NONE; i = w->age_next) {
 		w = &c->seqs[i];
+		KV_BUG_ON(!(w->flags & SEQF_QUEUED) || w->domain != s->domain);
 		if (w->since >= s->since ||
 		    c->head->ticked < w->since + core_cfg(c)->starve_ns)
 			break;
@@ -297,6 +311,7 @@ static enum verdict admit_next(struct core *c, u32 dom)
 		struct kv_seq *s = turn_of(c, &c->seqs[i]);
 		bool another = s != &c->seqs[i];
 
+		KV_BUG_ON(s->domain != dom || !(s->flags & SEQF_QUEUED));
 		next = c->seqs[i].next;
 		core_work(c, WORK_TRY);
 		why_note(c, CORE_WAIT_nothing, CORE_NONE);
@@ -368,6 +383,7 @@ static void admit_hold_back(struct core *c, u32 dom)
 
 	if (c->tenants[d->tenant].nr_domains < 2 || !waiter_reachable(c, dom))
 		return;
+	KV_BUG_ON(!d->stalled || !d->nr_waiting);
 	for_each_domain(c, i) {
 		struct kv_domain *o = &c->domains[i];
 
@@ -425,6 +441,7 @@ static void admit_ask(struct core *c, bool late)
 			c->head->more = late ? MORE_LATE : MORE_ROUND;
 			break;
 		}
+		KV_BUG_ON(!c->domains[dom].used || c->domains[dom].blocked);
 		verdict = admit_next(c, dom);
 		if (verdict == ROOM_NOW || verdict == WAITS_HASH)
 			continue;

@@ -19,6 +19,8 @@ static void out_done(struct core *c, u32 entry, int status)
 	struct kv_entry *e = &c->entries_low[entry];
 	u32 blk = e->dev;
 
+	KV_BUG_ON(blk == CORE_NONE || e->host == CORE_NONE);
+	KV_BUG_ON(!c->blocks[blk].nr_copy);
 	core_count(c, CORE_EV_pgdemote, !status);
 	if (status) {
 		if (!c->head->device)
@@ -27,6 +29,8 @@ static void out_done(struct core *c, u32 entry, int status)
 		entry_unindex(c, entry);
 		host_slot_put(c, entry);
 	} else {
+		KV_BUG_ON(c->blocks[e->host].state != BLK_LIMBO);
+		KV_BUG_ON(e->flags & (ENTF_HOST | ENTF_LRU));
 		e->flags |= ENTF_HOST;
 		core_crash(c, CORE_CRASH_entry_done);
 		c->blocks[e->host].flags &= (u8)~BLKF_BAD;
@@ -49,6 +53,9 @@ static void fill_failed(struct core *c, u32 entry)
 	struct kv_entry *e = &c->entries_low[entry];
 	u32 blk = e->dev, dom = e->domain;
 
+	KV_BUG_ON(blk == CORE_NONE || c->blocks[blk].entry != entry);
+	KV_BUG_ON(c->blocks[blk].state != BLK_LIMBO || !c->blocks[blk].nr_copy);
+	KV_BUG_ON(!c->domains[dom].nr_filling);
 	e->flags |= ENTF_LOST;
 	e->refs++;			/* keeps the entry until the end of this function */
 	entry_unindex(c, entry);
@@ -56,6 +63,7 @@ static void fill_failed(struct core *c, u32 entry)
 	e->dev = CORE_NONE;
 	c->domains[dom].nr_filling--;
 	swap_lost(c, blk);
+	KV_BUG_ON(e->waiters != CORE_NONE);
 	block_copy_put(c, blk);
 	entry_put_ref(c, entry);
 }
@@ -66,6 +74,9 @@ static void fill_done(struct core *c, u32 entry)
 	u32 blk = e->dev, dom = e->domain;
 	struct kv_block *b = &c->blocks[blk];
 
+	KV_BUG_ON(blk == CORE_NONE || b->entry != entry || b->domain != dom);
+	KV_BUG_ON(b->state != BLK_LIMBO || !b->nr_copy);
+	KV_BUG_ON(!c->domains[dom].nr_filling || e->host == CORE_NONE);
 	core_count(c, CORE_EV_pgpromote, 1);
 	c->domains[dom].nr_filling--;
 	b->flags &= (u8)~BLKF_BAD;
@@ -79,6 +90,7 @@ static void fill_done(struct core *c, u32 entry)
 	}
 	block_filled(c, blk);
 	swap_advance(c, entry);
+	KV_BUG_ON(e->waiters != CORE_NONE);
 	if (e->flags & ENTF_PARTIAL) {
 		b->entry = CORE_NONE;
 		e->dev = CORE_NONE;
@@ -136,6 +148,7 @@ bool tier_copy_done(struct core *c, u64 id, int status)
 		return false;
 	/* A restore may have waited for this copy. */
 	domain_kick(&c->domains[e->domain]);
+	KV_BUG_ON(e->domain == ENTRY_UNUSED || !c->head->nr_copies);
 	io = id & ID_BESIDE ? ENT_IN : e->io;
 	c->head->nr_copies--;
 	if (!status && !(id & ID_BESIDE))
@@ -161,6 +174,8 @@ static void area_slot_failed(struct core *c, u32 entry, u32 dir, int status)
 	struct kv_entry *e = &c->entries_low[entry];
 	bool bad = area_failed(c, e->area, dir, status);
 
+	KV_BUG_ON(part_pool(c, c->blocks[e->area].domain) < CORE_POOL_AREA);
+	KV_BUG_ON(c->blocks[e->area].state == BLK_FREE);
 	block_set_state(c, e->area, bad ? BLK_POISON : BLK_FREE);
 	e->area = CORE_NONE;
 	e->flags &= (u8)~ENTF_AREA;
@@ -170,6 +185,8 @@ static void write_done(struct core *c, u32 entry, int status)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
+	KV_BUG_ON(e->area == CORE_NONE || e->host == CORE_NONE);
+	KV_BUG_ON(c->blocks[e->area].state != BLK_LIMBO);
 	if (status) {
 		core_count(c, CORE_EV_swap_write_error, 1);
 		area_slot_failed(c, entry, 1, status);
@@ -191,6 +208,8 @@ static void write_done(struct core *c, u32 entry, int status)
 /* Late content is not used, and a slot that failed late is poisoned. */
 static void read_late(struct core *c, u32 entry, int status)
 {
+	KV_BUG_ON(c->entries_low[entry].dev != CORE_NONE);
+	KV_BUG_ON(c->entries_low[entry].io != ENT_IDLE);
 	host_slot_put(c, entry);
 	if (status) {
 		core_count(c, CORE_EV_swap_read_error, 1);
@@ -205,6 +224,7 @@ static void read_late(struct core *c, u32 entry, int status)
 /* The area is being emptied: the host pool has the content now. */
 static void read_moved(struct core *c, u32 entry)
 {
+	KV_BUG_ON(!(c->entries_low[entry].flags & ENTF_HOST));
 	move_ended(c, entry);
 	area_slot_put(c, entry);
 	entry_settle(c, entry);
@@ -220,6 +240,7 @@ static bool read_again(struct core *c, u32 entry, int status)
 
 	if (io_is_away(status) || ++e->tries >= READ_TRIES)
 		return false;
+	KV_BUG_ON(e->io != ENT_IDLE || e->host == CORE_NONE);
 	core_count(c, CORE_EV_swap_read_retry, 1);
 	(void)!area_failed(c, e->area, 0, status);
 	io_start(c, entry, ENT_READ);
@@ -231,6 +252,9 @@ static void read_done(struct core *c, u32 entry, int status)
 	struct kv_entry *e = &c->entries_low[entry];
 	bool moved = e->moving;
 
+	KV_BUG_ON(e->host == CORE_NONE || e->area == CORE_NONE);
+	KV_BUG_ON(e->flags & (ENTF_HOST | ENTF_LRU));
+	KV_BUG_ON(!moved && e->dev == CORE_NONE);
 	if (!status) {
 		core_count(c, CORE_EV_pswpin, 1);
 		e->flags |= ENTF_HOST;
@@ -270,6 +294,7 @@ bool tier_io_done(struct core *c, u64 id, int status)
 	    (id & ID_BESIDE))
 		return false;
 	domain_kick(&c->domains[e->domain]);
+	KV_BUG_ON(e->domain == ENTRY_UNUSED || e->area == CORE_NONE);
 	io = e->io;
 	e->io = ENT_IDLE;
 	io_end(c, (u32)id, io == ENT_WRITE, status);
@@ -306,6 +331,8 @@ static void read_abandon(struct core *c, u32 entry)
 
 	bool moved = e->moving;
 
+	KV_BUG_ON(e->io != ENT_READ || e->area == CORE_NONE);
+	KV_BUG_ON(e->flags & ENTF_LOST);
 	move_ended(c, entry);
 	e->flags &= (u8)~ENTF_AREA;
 	block_set_state(c, e->area, BLK_LIMBO);
@@ -330,6 +357,9 @@ static void stall_begin(struct core *c, struct kv_pool *p)
 	u32 entry = p->io_head;
 	struct kv_entry *e = &c->entries_low[entry];
 
+	KV_BUG_ON(e->flags & ENTF_OVERDUE);
+	KV_BUG_ON(e->io != ENT_READ && e->io != ENT_WRITE);
+	KV_BUG_ON(p->nr_overdue >= p->nr_ios);
 	moving_del(c, p, entry);
 	e->flags |= ENTF_OVERDUE;
 	p->nr_overdue++;

@@ -52,6 +52,8 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 	if (err || !(a->flags & KVMM_MATCH_LAST))
 		return err;
 
+	KV_BUG_ON(s->flags & (SEQF_QUEUED | SEQF_RUNNING | SEQF_SWAPPED));
+	KV_BUG_ON(s->nr_blocks || s->nr_steps || s->nr_ids != total);
 	s->flags |= SEQF_MATCHED;
 	s->state = KVMM_SEQ_WAITING;
 	s->since = c->now;
@@ -87,6 +89,8 @@ static bool ref_usable(const struct core *c, u32 ref)
 
 static void hits_count(const struct core *c, struct hits *h, u32 blk, int n)
 {
+	KV_BUG_ON(n < 0 && !h->cached);
+	KV_BUG_ON(c->blocks[blk].state != BLK_CACHED);
 	h->cached += (u32)n;
 	if (span_is_isolated(&c->spans[block_span(c, blk)]))
 		h->going += (u32)n;
@@ -121,6 +125,7 @@ void hits_drop_part(const struct core *c, struct hits *h)
 {
 	u32 blk = c->scratch[h->whole];
 
+	KV_BUG_ON(!h->part || (blk & REF_ENTRY));
 	if (c->blocks[blk].state == BLK_CACHED)
 		hits_count(c, h, blk, -1);
 	h->part = 0;
@@ -145,6 +150,7 @@ static u32 hits_known(struct core *c, const struct kv_seq *s,
 	     node = c->nodes[node].parent) {
 		if (!ref_usable(c, c->nodes[node].ref))
 			break;
+		KV_BUG_ON(index_domain(c, c->nodes[node].ref) != s->domain);
 		hits_add(c, h, --i, c->nodes[node].ref);
 	}
 	if (i) {
@@ -178,6 +184,7 @@ bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 	u64 hash[2], next[2];
 
 	*h = (struct hits){ 0 };
+	KV_BUG_ON(!s->nr_ids || !(s->flags & SEQF_QUEUED));
 	if (s->open_flags & KVMM_OPEN_NO_MATCH)
 		return true;
 	core_work(c, WORK_KNOWN * s->found);
@@ -185,6 +192,7 @@ bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 	index_root(c, d, s->salt, hash);
 	if (h->whole) {
 		memcpy(hash, s->found_hash, sizeof(hash));
+		KV_BUG_ON(h->whole * bt > left);
 		ids_skip(c, &cur, h->whole * bt);
 		left -= h->whole * bt;
 	}

@@ -37,6 +37,7 @@ static void family_fail(struct core *c, struct kv_seq *s, int err)
 	do {
 		if (!c->seq_scans[i].plan_err || !err)
 			c->seq_scans[i].plan_err = err;
+		KV_BUG_ON(c->seqs[c->seqs[i].fam_next].fam_prev != i);
 		i = c->seqs[i].fam_next;
 	} while (i != first);
 }
@@ -115,6 +116,7 @@ static struct kv_remap *remap_of(const struct core *c, u32 seq)
 	if (!c->seq_scans[seq].plan)
 		return NULL;
 	r = &c->remaps[c->seq_scans[seq].plan - 1];
+	KV_BUG_ON(c->seq_scans[seq].plan > CORE_MAX_BATCH);
 	return r->child == seq && remap_is_live(r) ? r : NULL;
 }
 
@@ -155,6 +157,7 @@ static u32 remap_pages(const struct core *c, u32 found)
 		u32 has = table_pages(c->seqs[r->child].nr_blocks);
 		u32 wants = table_pages(c->seqs[r->other].nr_blocks);
 
+		KV_BUG_ON(c->seqs[r->child].client != c->seqs[r->other].client);
 		pages += wants > has ? wants - has : 0;
 	}
 	return pages;
@@ -186,6 +189,8 @@ static void remap_entry(struct core *c, struct kv_seq *s, u32 idx,
 
 	if (pte.val == old.val)
 		return;
+	KV_BUG_ON(pte_is_entry(pte) || pte_is_entry(old));
+	KV_BUG_ON(pte_is_present(pte) && !c->blocks[pte_block(pte)].nr_map);
 	if (pte_is_present(pte)) {
 		block_map(c, pte_block(pte));
 		table_set(c, s, idx, pte_block(pte));
@@ -202,6 +207,7 @@ static void remap_entries(struct core *c, struct kv_seq *s,
 {
 	u32 i;
 
+	KV_BUG_ON(s == other || from > other->nr_blocks);
 	if (s->nr_blocks > other->nr_blocks)
 		seq_unmap_from(c, s, other->nr_blocks);
 	for (i = from; i < s->nr_blocks; i++)
@@ -210,6 +216,7 @@ static void remap_entries(struct core *c, struct kv_seq *s,
 		kv_pte_t pte = table_pte(c, other, i);
 		u32 blk = pte_is_present(pte) ? pte_block(pte) : CORE_NONE;
 
+		KV_BUG_ON(s->nr_blocks != i || pte_is_entry(pte));
 		if (table_push(c, s, blk))
 			KV_BUG_ON(true);
 		if (blk != CORE_NONE)
@@ -266,6 +273,8 @@ static struct remap_rest rest_of(const struct kv_seq *s)
 static void rest_take(struct core *c, struct kv_seq *s,
 		      const struct remap_rest *rest, u32 keep)
 {
+	KV_BUG_ON(s->nr_steps || s->state != KVMM_SEQ_READY);
+	KV_BUG_ON(rest->trimmed > s->nr_blocks);
 	s->valid_len = rest->valid_len;
 	s->cover = rest->valid_len;
 	s->lost_len = rest->lost_len;
@@ -285,9 +294,11 @@ static void remap_overwrite(struct core *c, struct kv_seq *s,
 	u32 keep = seq_promise_take(c, s, other->nr_blocks);
 	struct remap_rest rest = rest_of(other);
 
+	KV_BUG_ON(s->domain != other->domain || s->nr_steps);
 	s->dirty = min(s->dirty, from);
 	remap_trimmed(c, s, other);
 	remap_entries(c, s, other, from);
+	KV_BUG_ON(s->nr_blocks != other->nr_blocks);
 	rest_take(c, s, &rest, keep);
 	remap_share_tail(c, s);
 }
@@ -328,6 +339,7 @@ static void remap_rotate(struct core *c, struct kv_remap *r)
 	while (r->other != start) {
 		other = &c->seqs[r->other];
 		keep = seq_promise_take(c, s, other->nr_blocks);
+		KV_BUG_ON(r->readers != 1 || s->domain != other->domain);
 		rest = rest_of(other);
 		table_swap(c, s, other);
 		rest_take(c, s, &rest, keep);

@@ -31,6 +31,7 @@ u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached)
 		if (!pte_is_entry(pte))
 			continue;
 		e = &c->entries_low[pte_block(pte)];
+		KV_BUG_ON(e->domain != s->domain || !e->refs);
 		if (e->dev == CORE_NONE)
 			nr++;
 		else if (c->blocks[e->dev].state == BLK_CACHED)
@@ -80,12 +81,15 @@ static void advance_one(struct core *c, struct kv_seq *s)
 {
 	u32 blk = CORE_NONE;
 
+	KV_BUG_ON(s->state != KVMM_SEQ_RESTORING || s->fill_on != CORE_NONE);
+	KV_BUG_ON(!(s->flags & SEQF_RUNNING) || s->fill < s->trimmed);
 	for (; s->fill < s->nr_blocks; s->fill++) {
 		blk = table_get(c, s, s->fill);
 		if (c->blocks[blk].state == BLK_LIMBO)
 			break;
 	}
 	if (s->fill < s->nr_blocks) {
+		KV_BUG_ON(c->blocks[blk].entry == CORE_NONE);
 		fill_wait(c, s, c->blocks[blk].entry);
 		return;
 	}
@@ -105,6 +109,7 @@ void swap_advance(struct core *c, u32 entry)
 
 	for (; i != CORE_NONE; i = next) {
 		next = c->seqs[i].fill_next;
+		KV_BUG_ON(c->seqs[i].fill_on != entry);
 		fill_wait_end(c, &c->seqs[i]);
 		advance_one(c, &c->seqs[i]);
 	}
@@ -120,6 +125,7 @@ void swap_fill(struct core *c, struct kv_seq *s)
 {
 	u32 i;
 
+	KV_BUG_ON(!(s->flags & SEQF_RUNNING) || s->fill_on != CORE_NONE);
 	for (i = 0; i < s->nr_blocks; i++) {
 		kv_pte_t pte = table_pte(c, s, i);
 		struct kv_entry *e;
@@ -133,9 +139,11 @@ void swap_fill(struct core *c, struct kv_seq *s)
 			KV_BUG_ON(blk == CORE_NONE);
 			entry_fill(c, pte_block(pte), blk);
 		}
+		KV_BUG_ON(c->blocks[e->dev].entry != pte_block(pte));
 		blk = e->dev;
 		block_map(c, blk);
 		table_set(c, s, i, blk);
+		KV_BUG_ON(!e->refs || c->blocks[blk].state == BLK_CACHED);
 		e->refs--;
 	}
 	s->fill = s->trimmed;
@@ -239,6 +247,8 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 	enum verdict verdict;
 	int err;
 
+	KV_BUG_ON(!(s->flags & SEQF_SWAPPED) || s->state != KVMM_SEQ_SWAPPED);
+	KV_BUG_ON(s->nr_steps || s->reserved || s->fill_on != CORE_NONE);
 	core_work(c, 16 * s->nr_blocks);
 	s->stuck = 0;		/* set again below if host slots are lacking */
 	err = swap_check(c, s, &reads, &held);
@@ -279,6 +289,7 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 
 	core_tell(c, swap_in, SAID_SEQ(c, s), .tokens = s->valid_len,
 		  .blocks = lack, .us = (c->now - s->since) / 1000);
+	KV_BUG_ON(!(s->flags & SEQF_QUEUED) || !d->nr_swapped);
 	wait_del(c, s);
 	run_add(c, s);
 	s->flags &= ~(SEQF_SWAPPED | SEQF_MATCHED);

@@ -43,6 +43,7 @@ static bool tail_should_leave(const struct core *c, const struct kv_seq *s,
 {
 	const struct kv_domain *d = seq_domain(c, s);
 
+	KV_BUG_ON(c->blocks[blk].domain != s->domain);
 	return span_is_isolated(&c->spans[block_span(c, blk)]) &&
 	       !s->nr_steps && !c->clients[s->client].nr_unacked &&
 	       domain_slack(d) > nr_new && (u64)domain_used(d) + d->dev.reserved +
@@ -61,6 +62,8 @@ static void grant_work_out(const struct core *c, const struct kv_seq *s,
 		  (!block_writable(c, table_get(c, s, g->first)) ||
 		   tail_should_leave(c, s, table_get(c, s, g->first),
 				     g->nr_new));
+	KV_BUG_ON((s->flags & SEQF_COPY) && !s->reserved);
+	KV_BUG_ON(g->first < s->trimmed);
 	g->pays_copy = g->copy && (s->flags & SEQF_COPY);
 	g->nr_promised = g->pays_copy +
 			 min(g->nr_new, s->reserved -
@@ -137,6 +140,8 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 	u32 need = g->nr_new + g->copy;
 	u32 nr = need - g->nr_promised;
 
+	KV_BUG_ON(g->nr_promised > need || g->nr_promised > s->reserved);
+	KV_BUG_ON(s->reserved > d->dev.reserved);
 	if (s->nr_blocks + g->nr_new > domain_capacity(c, d)) {
 		oom_note(c, s, need, CORE_OOM_failed, CORE_CAUSE_itself, NULL);
 		family_mark(c, s, CORE_CAUSE_itself, s);
@@ -158,6 +163,8 @@ static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 	u32 to = block_alloc(c, s->domain, s->client);
 
 	KV_BUG_ON(to == CORE_NONE);
+	KV_BUG_ON(c->blocks[to].state != BLK_OPEN || c->blocks[to].nr_map);
+	KV_BUG_ON(!c->blocks[from].nr_map || tokens > c->blocks[from].nr_ids);
 	memcpy(block_ids(c, to), block_ids(c, from), 4 * tokens);
 	c->blocks[to].nr_ids = (u8)tokens;
 	block_map(c, to);
@@ -167,6 +174,7 @@ static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 		res->copy_to = block_entry(c, to);
 		res->copy_tokens = tokens;
 		e->src = from;
+		KV_BUG_ON(e->src != from || e->end <= e->start);
 		block_src_get(c, from);
 	}
 	block_unmap(c, from);
@@ -177,6 +185,7 @@ static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 /* A reserved block was taken. */
 static void promise_use(struct core *c, struct kv_seq *s)
 {
+	KV_BUG_ON(!s->reserved || !seq_domain(c, s)->dev.reserved);
 	s->reserved--;
 	/* The last reservation is used: any empty span may be released. */
 	if (!--seq_domain(c, s)->dev.reserved)
@@ -188,9 +197,11 @@ static void grant_append(struct core *c, struct kv_seq *s)
 	u32 blk = block_alloc(c, s->domain, s->client);
 
 	KV_BUG_ON(blk == CORE_NONE);
+	KV_BUG_ON(c->blocks[blk].nr_map || c->blocks[blk].state != BLK_OPEN);
 	block_map(c, blk);
 	if (table_push(c, s, blk))
 		KV_BUG_ON(true);
+	KV_BUG_ON(table_get(c, s, s->nr_blocks - 1) != blk);
 	if (s->nr_blocks <= s->resv_blocks)
 		promise_use(c, s);
 }
@@ -200,6 +211,7 @@ static void grant_reuse_tail(struct core *c, const struct kv_seq *s, u32 idx)
 {
 	struct kv_block *b = &c->blocks[table_get(c, s, idx)];
 
+	KV_BUG_ON(b->state != BLK_OPEN || b->nr_map != 1);
 	if (!(b->flags & BLKF_SHARED))
 		return;
 	b->flags &= (u8)~BLKF_SHARED;
@@ -221,6 +233,7 @@ static void grant_take(struct core *c, struct kv_seq *s,
 	u32 bt = seq_domain(c, s)->block_tokens;
 	u32 had = s->nr_blocks, i;
 
+	KV_BUG_ON(!(s->flags & SEQF_RUNNING) || s->state != KVMM_SEQ_READY);
 	e->seq = seq_index(c, s);
 	e->start = a->start;
 	e->end = a->start + a->max_tokens;
@@ -244,9 +257,11 @@ static void grant_take(struct core *c, struct kv_seq *s,
 		res->table_lo = g->first;
 	else if (g->nr_new)
 		res->table_lo = had;
+	KV_BUG_ON(s->nr_blocks != had + g->nr_new);
 	res->table_lo = min(res->table_lo, s->dirty);
 	s->dirty = CORE_NONE;
 	s->cover = max(s->cover, e->end);
+	KV_BUG_ON(s->nr_blocks != tokens_to_blocks(seq_domain(c, s), s->cover));
 	s->again = 0;
 	s->refused = 0;
 	s->active = c->now;
@@ -274,6 +289,8 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 	if (!err) {
 		grant_take(c, s, a, &g, e, res);
 		core_crash(c, CORE_CRASH_grant);
+		KV_BUG_ON(s->nr_steps >= c->clients[client].nr_steps);
+		KV_BUG_ON(s->end[slot] || s->client != client);
 		s->nr_steps++;
 		s->last_step = step;
 		s->end[slot] = e->end;
@@ -329,6 +346,8 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 
 	slot = (cl->step_head + cl->nr_steps) % KVMM_MAX_STEPS;
 	st = step_at(c, client, cl->nr_steps, &e);
+	KV_BUG_ON(cl->state != CLI_ALIVE || slot >= KVMM_MAX_STEPS);
+	KV_BUG_ON(cl->step_head >= KVMM_MAX_STEPS);
 	st->number = req->sqe.step;
 	st->begun = c->now;
 	st->nr = 0;
@@ -342,6 +361,7 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 		if (!begin_entry(c, client, st->number, slot, &a[i],
 				 &e[st->nr], &res[i]))
 			st->nr++;
+	KV_BUG_ON(!cl->nr_steps || st->nr > CORE_MAX_STEP_ENTRIES);
 	room_ahead(c, cl->domain);
 	core_tell(c, step_begin, .client = client, .step = st->number,
 		  .entries = req->sqe.nr, .granted = st->nr);
@@ -355,6 +375,7 @@ static u32 name_of(const struct core *c, const struct kv_seq *s, u32 idx)
 {
 	u32 blk = table_get(c, s, idx), ref = blk;
 
+	KV_BUG_ON(c->blocks[blk].domain != s->domain);
 	if (!(c->blocks[blk].flags & BLKF_INDEXED))
 		ref = index_lookup(c, s->domain, c->blocks[blk].hash,
 				   block_ids(c, blk));
@@ -392,6 +413,8 @@ static void seal_index(struct core *c, struct kv_seq *s, u32 idx)
 	for (; i <= idx; i++) {
 		u32 blk = table_get(c, s, i);
 
+		KV_BUG_ON(c->blocks[blk].nr_ids != seq_domain(c, s)->block_tokens);
+		KV_BUG_ON(!c->blocks[blk].nr_map);
 		if (index_insert(c, blk, parent, seq_fresh(s),
 				 retain_class(c, s, i)))
 			s->known_len += seq_domain(c, s)->block_tokens;
@@ -421,6 +444,8 @@ static void seal(struct core *c, struct kv_seq *s, u32 idx)
 	u32 ref;
 
 	KV_BUG_ON(b->nr_ids != d->block_tokens);
+	KV_BUG_ON(b->state != BLK_OPEN || b->nr_map != 1);
+	KV_BUG_ON(b->flags & BLKF_INDEXED);
 	seal_parent(c, s, idx, parent);
 	index_chain(c, d, parent, block_ids(c, blk), b->hash);
 	core_crash(c, CORE_CRASH_block_named);
@@ -455,6 +480,7 @@ static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
 		u32 blk = table_get(c, s, idx);
 
 		KV_BUG_ON(!block_writable(c, blk));
+		KV_BUG_ON(c->blocks[blk].nr_ids < off || idx < s->trimmed);
 		memcpy(block_ids(c, blk) + off, ids, 4 * take);
 		c->blocks[blk].nr_ids = (u8)(off + take);
 		s->valid_len += take;
@@ -462,6 +488,7 @@ static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
 		if (off + take == bt)
 			seal(c, s, idx);
 	}
+	KV_BUG_ON(s->valid_len > s->cover);
 	core_crash(c, CORE_CRASH_advance);
 }
 
@@ -495,6 +522,8 @@ static int end_entry(struct core *c, struct kv_seq *s,
 		return -EINVAL;
 	if (a->nr_ids && (a->valid_len > e->end || s->valid_len < e->start))
 		return -EINVAL;
+	KV_BUG_ON(e->seq != seq_index(c, s) || !s->nr_steps);
+	KV_BUG_ON(s->cover < e->end);
 	seq_advance(c, s, a->valid_len, ids);
 	return 0;
 }
@@ -514,11 +543,14 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
 {
 	struct kv_seq *s = &c->seqs[e->seq];
 
+	KV_BUG_ON(!s->nr_steps || s->end[slot] != e->end);
+	KV_BUG_ON(s->state == KVMM_SEQ_CLOSED);
 	if (e->src != CORE_NONE)
 		block_src_put(c, e->src);
 	s->nr_steps--;
 	s->end[slot] = 0;
 	s->cover = seq_cover(s);
+	KV_BUG_ON(s->cover < s->valid_len);
 	seq_trim_to_cover(c, s);
 	seq_trim_settle(c, s, number);
 	psi_task(c, s);
@@ -527,6 +559,7 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
 	if (s->flags & SEQF_CLOSING) {
 		u32 kin = s->fam_next;
 
+		KV_BUG_ON(c->seqs[kin].fam_prev != seq_index(c, s));
 		seq_close_now(c, s);
 		s = &c->seqs[kin];
 	}
@@ -543,6 +576,8 @@ static void step_finish(struct core *c, u32 client)
 	u32 slot = cl->step_head;
 	u32 i;
 
+	KV_BUG_ON(cl->state == CLI_FREE || !cl->nr_steps);
+	KV_BUG_ON(slot >= KVMM_MAX_STEPS || st->nr > CORE_MAX_STEP_ENTRIES);
 	cl->step_head = (cl->step_head + 1) % KVMM_MAX_STEPS;
 	cl->nr_steps--;
 	core_crash(c, CORE_CRASH_step_end);
@@ -550,6 +585,7 @@ static void step_finish(struct core *c, u32 client)
 		  .entries = st->nr, .us = (c->now - st->begun) / 1000);
 	for (i = 0; i < st->nr; i++)
 		step_release(c, &e[i], slot, st->number);
+	KV_BUG_ON(st->number > cl->last_step);
 	step_let_go(c, st);
 	/* Blocks that this step covered are no longer needed for growth. */
 	domain_kick(&c->domains[cl->domain]);

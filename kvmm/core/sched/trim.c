@@ -41,12 +41,14 @@ int seq_truncate(struct core *c, struct kv_seq *s,
 	if (a->len > s->valid_len || a->len < s->trimmed * d->block_tokens)
 		return -EINVAL;
 
+	KV_BUG_ON(nr < s->trimmed || nr > s->nr_blocks);
 	keep = seq_promise_take(c, s, nr);
 	seq_unmap_from(c, s, nr);
 	s->valid_len = a->len;
 	s->cover = a->len;
 	s->lost_len = min(s->lost_len, a->len);
 	seq_promise_put(s, keep);
+	KV_BUG_ON(s->nr_blocks != nr);
 	seq_publish(c, s);
 	domain_kick(seq_domain(c, s));	/* its tail may need no copy now */
 	core_count(c, CORE_EV_seq_truncate, 1);
@@ -58,11 +60,14 @@ static void trim_now(struct core *c, struct kv_seq *s)
 {
 	u32 i = s->trim_want;
 
+	KV_BUG_ON(i <= s->trimmed || i > s->nr_blocks);
+	KV_BUG_ON((u64)i * seq_domain(c, s)->block_tokens > s->valid_len);
 	memcpy(s->trim_hash, c->blocks[table_get(c, s, i - 1)].hash,
 	       sizeof(s->trim_hash));
 	while (i-- > s->trimmed) {
 		u32 blk = table_get(c, s, i);
 
+		KV_BUG_ON(!c->blocks[blk].nr_map);
 		table_set_none(c, s, i);
 		block_unmap(c, blk);
 	}
@@ -107,6 +112,7 @@ void seq_trim_settle(struct core *c, struct kv_seq *s, u64 ended)
 {
 	while (s->trim_want > s->trimmed &&
 	       (!s->nr_steps || ended >= s->trim_step)) {
+		KV_BUG_ON(s->trim_more && s->trim_more <= s->trim_want);
 		trim_now(c, s);
 		s->trim_want = max(s->trim_want, s->trim_more);
 		s->trim_step = s->trim_more_step;
