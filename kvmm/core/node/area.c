@@ -35,6 +35,9 @@ int core_area_add(struct core *c, u64 now, u64 bytes, int prio, u32 *area)
 		return -ENOSPC;
 
 	p = core_pool(c, i);
+	KV_BUG_ON(p->nr_ios || p->nr_overdue || p->io_head != CORE_NONE);
+	KV_BUG_ON(p->loose || p->nr_moving);
+	KV_BUG_ON(p->first + nr > core_sizes(c)->all_extents);
 	p->nr_extents = (u32)nr;
 	p->prio = prio;
 	p->errors = 0;
@@ -46,6 +49,8 @@ int core_area_add(struct core *c, u64 now, u64 bytes, int prio, u32 *area)
 	p->move_at = 0;
 	p->readonly = 0;
 	for (e = p->first; e < p->first + p->nr_extents; e++) {
+		KV_BUG_ON(c->extents[e].state != EXT_ABSENT);
+		KV_BUG_ON(c->spans[e].nr_extents || c->extents[e].backed);
 		extent_set_state(c, e, EXT_BACKED);
 		c->extents[e].backed = 1;
 		c->extents[e].domain = CORE_NONE;
@@ -53,6 +58,7 @@ int core_area_add(struct core *c, u64 now, u64 bytes, int prio, u32 *area)
 	for (e = 0; e < cfg->max_domains; e++)
 		if (c->domains[e].used)
 			domain_part_init(c, e, i);
+	KV_BUG_ON(p->loose != p->nr_extents);
 	core_crash(c, CORE_CRASH_area_add);
 	p->online = 1;
 	*area = i - CORE_POOL_AREA;
@@ -86,6 +92,7 @@ int core_area_del(struct core *c, u64 now, u32 area)
 	if (left || p->nr_ios)
 		return -EBUSY;
 
+	KV_BUG_ON(p->io_head != CORE_NONE || p->nr_overdue || p->nr_moving);
 	p->online = 0;
 	core_crash(c, CORE_CRASH_area_del);
 	p->leaving = 0;
@@ -94,9 +101,11 @@ int core_area_del(struct core *c, u64 now, u32 area)
 		       sizeof(struct kv_part));
 	for (i = p->first; i < p->first + p->nr_extents; i++) {
 		memset(&c->spans[i], 0, sizeof(c->spans[i]));
+		KV_BUG_ON(c->extents[i].sent || c->extents[i].want);
 		extent_set_state(c, i, EXT_ABSENT);
 		c->extents[i].backed = 0;
 	}
+	KV_BUG_ON(p->loose);
 	p->nr_extents = 0;
 	return 0;
 }

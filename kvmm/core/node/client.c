@@ -32,6 +32,7 @@ static void client_init_lists(struct core *c, u32 client)
 	struct kv_seq *s = &c->seqs[client * cfg->max_seqs];
 	u32 i;
 
+	KV_BUG_ON(!cl->max_seqs || cl->max_seqs > cfg->max_seqs);
 	for (i = 0; i < cl->max_seqs; i++) {
 		if (!s[i].generation)
 			s[i].generation = 1;
@@ -127,6 +128,8 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 		return err;
 
 	cl = &c->clients[client];
+	KV_BUG_ON(!c->domains[dom].used || !c->domains[dom].nr_clients);
+	KV_BUG_ON(!c->tenants[c->domains[dom].tenant].nr_clients);
 	memset(cl, 0, sizeof(*cl));
 	cl->domain = dom;
 	cl->tenant = c->domains[dom].tenant;
@@ -169,6 +172,8 @@ void core_client_bind(struct core *c, u32 client, const struct core_bind *bind)
 {
 	core_event(c);
 
+	KV_BUG_ON(c->clients[client].state == CLI_FREE);
+	KV_BUG_ON(c->clients[client].away != AWAY_NOT);
 	c->bind[client] = *bind;
 	client_publish(c, client);
 	drain_publish(c, client);
@@ -218,12 +223,15 @@ static void client_quarantine(struct core *c, u32 client)
 			const struct kv_seq *s = &c->seqs[e[n].seq];
 			u32 bt = seq_domain(c, s)->block_tokens;
 
+			KV_BUG_ON(s->client != client || !s->nr_steps);
+			KV_BUG_ON(e[n].end <= e[n].start);
 			for (idx = e[n].start / bt; idx < s->nr_blocks &&
 			     (u64)idx * bt < e[n].end; idx++) {
 				u32 blk = table_get(c, s, idx);
 
 				if (c->blocks[blk].state != BLK_OPEN)
 					continue;
+				KV_BUG_ON(c->blocks[blk].domain != s->domain);
 				block_set_state(c, blk, BLK_QUARANTINE);
 				core_count(c, CORE_EV_quarantine, 1);
 			}
@@ -236,7 +244,9 @@ void client_detach(struct core *c, u32 client)
 {
 	struct kv_client *cl = &c->clients[client];
 
+	KV_BUG_ON(cl->state != CLI_ALIVE || cl->nr_steps);
 	client_close_seqs(c, client);
+	KV_BUG_ON(cl->nr_seqs || cl->nr_marked);
 	core_crash(c, CORE_CRASH_client_detach);
 	cl->state = CLI_DETACHED;
 	c->tenants[cl->tenant].ghosts++;
@@ -247,6 +257,7 @@ void client_detach(struct core *c, u32 client)
 
 static void ghost_ended(struct core *c, u32 tenant)
 {
+	KV_BUG_ON(!c->tenants[tenant].used);
 	KV_BUG_ON(!c->tenants[tenant].ghosts);
 	if (!--c->tenants[tenant].ghosts)
 		revoke_exorcise(c, tenant);
@@ -268,9 +279,11 @@ void core_client_dead(struct core *c, u64 now, u32 client)
 	if (cl->state == CLI_DETACHED)
 		ghost_ended(c, cl->tenant);
 	if (cl->state == CLI_ALIVE) {
+		KV_BUG_ON(cl->nr_steps > cl->max_steps);
 		client_quarantine(c, client);
 		core_crash(c, CORE_CRASH_client_dead);
 		client_close_seqs(c, client);
+		KV_BUG_ON(!cl->nr_steps && cl->nr_seqs);
 		core_tell(c, client_dead, .client = client, .domain = cl->domain,
 			  .tenant = cl->tenant);
 	}
@@ -314,6 +327,8 @@ void core_client_quiet(struct core *c, u64 now, u32 client)
 	if (cl->state == CLI_ALIVE)
 		core_client_dead(c, now, client);
 	step_drop_all(c, client);
+	KV_BUG_ON(cl->state == CLI_ALIVE || cl->nr_marked);
+	KV_BUG_ON(cl->promised || cl->nr_idpages);
 	KV_BUG_ON(cl->nr_seqs);
 	if (cl->state == CLI_DETACHED)
 		revoke_haunt(c, client);

@@ -95,6 +95,7 @@ int config_settle(const struct core_config *in, struct core_config *cfg,
 	s->ids_per_extent = (u32)(cfg->extent_size / cfg->min_token_bytes);
 	s->blocks_per_extent = s->ids_per_extent / 16;
 	s->block_shift = (u32)__builtin_ctz(s->blocks_per_extent);
+	KV_BUG_ON(BIT(s->block_shift) != s->blocks_per_extent);
 	s->all_extents = s->nr_extents + (u32)((cfg->host_bytes +
 			 CORE_MAX_AREAS * cfg->area_bytes) / cfg->extent_size);
 	blocks = (u64)s->all_extents * s->blocks_per_extent;
@@ -112,6 +113,7 @@ int config_settle(const struct core_config *in, struct core_config *cfg,
 	s->nr_ghosts = (u32)ALIGN_UP((u64)s->nr_extents * s->blocks_per_extent,
 				     (u64)GHOST_WAYS);
 
+	KV_BUG_ON(s->nr_nodes < s->nr_entries || s->nr_ghosts % GHOST_WAYS);
 	if (!cfg->revoke_deadline_ns)
 		cfg->revoke_deadline_ns = 2000000000ull;
 	if (!cfg->nr_tables)
@@ -205,6 +207,7 @@ static void arena_init_pools(struct core *c)
 			    i == CORE_POOL_HOST ? cfg->host_bytes : 0;
 		struct kv_pool *p = core_pool(c, i);
 
+		KV_BUG_ON(first > s->all_extents);
 		p->first = first;
 		p->nr_extents = (u32)(bytes / cfg->extent_size);
 		p->online = bytes != 0;
@@ -214,6 +217,7 @@ static void arena_init_pools(struct core *c)
 		first += i < CORE_POOL_AREA ? p->nr_extents :
 			 (u32)(cfg->area_bytes / cfg->extent_size);
 	}
+	KV_BUG_ON(first != s->all_extents);
 	for (e = s->nr_extents; e < core_pool(c, CORE_POOL_AREA)->first; e++) {
 		extent_set_state(c, e, EXT_BACKED);
 		c->extents[e].backed = 1;
@@ -250,6 +254,7 @@ int core_init(struct core *c, void *arena, u64 arena_bytes,
 	c->head->sizes = s;
 	c->head->arrival = 1;
 	c->head->bytes = arena_layout(&full, &s, c);
+	KV_BUG_ON(c->head->bytes > arena_bytes);
 	c->head->nr_online = s.nr_extents;
 	arena_init_lists(c);
 	arena_init_pools(c);

@@ -48,6 +48,9 @@ static void mark_targets(struct core *c)
 
 		if (e->domain == ENTRY_UNUSED)
 			continue;
+		KV_BUG_ON(e->io == ENT_OUT && e->host == CORE_NONE);
+		KV_BUG_ON((e->io == ENT_IN || (e->flags & ENTF_BESIDE)) &&
+			  e->dev == CORE_NONE);
 		if (e->io == ENT_OUT)
 			c->blocks[e->host].flags |= BLKF_BAD;
 		if (e->io == ENT_IN || (e->flags & ENTF_BESIDE))
@@ -96,6 +99,8 @@ static void keep_what_there_is(struct core *c)
 			runs += run_is_kept(c, d, first);
 		bad = bad_blocks(c, i);
 		d->kept = runs * d->dev.span_blocks;
+		KV_BUG_ON(d->kept > c->head->nr_online / d->dev.span_extents *
+			  d->dev.span_blocks);
 		d->kept -= min(d->kept, bad);
 	}
 }
@@ -107,6 +112,7 @@ static void seq_lost(struct core *c, struct kv_seq *s)
 	case KVMM_SEQ_FAILED:
 		return;
 	case KVMM_SEQ_READY:
+		KV_BUG_ON(!(s->flags & SEQF_RUNNING));
 		family_mark(c, s, CORE_CAUSE_device, NULL);
 		break;
 	case KVMM_SEQ_MARKED:
@@ -119,6 +125,10 @@ static void seq_lost(struct core *c, struct kv_seq *s)
 	 * In an open step it keeps its memory for a while, but does not grow.
 	 */
 	if (s->state == KVMM_SEQ_MARKED) {
+		KV_BUG_ON(!s->nr_steps && s->fam_next == seq_index(c, s));
+		KV_BUG_ON(!(s->flags & SEQF_RUNNING));
+		KV_BUG_ON(!seq_domain(c, s)->nr_marked);
+		KV_BUG_ON(s->reserved > seq_domain(c, s)->dev.reserved);
 		seq_drop_reservation(c, s);
 		seq_tally(c, s);
 	}
@@ -156,6 +166,7 @@ void core_device_failed(struct core *c, u64 now, u32 how)
 	c->now = now;
 	if (c->head->device)
 		return;
+	KV_BUG_ON(how != CORE_DEVICE_CUT && how != CORE_DEVICE_LOST);
 	mark_targets(c);
 	c->head->device = how;
 	c->head->create_after = ~0ull;
@@ -182,6 +193,8 @@ void device_adopted(struct core *c)
 	for (i = 0; i < core_sizes(c)->nr_blocks; i++) {
 		if (!(c->blocks[i].flags & BLKF_BAD))
 			continue;
+		KV_BUG_ON(c->blocks[i].state == BLK_POISON &&
+			  block_refcount(&c->blocks[i]));
 		c->blocks[i].flags &= (u8)~BLKF_BAD;
 		if (c->blocks[i].state == BLK_POISON)
 			block_set_state(c, i, BLK_FREE);

@@ -16,6 +16,7 @@ void core_extent_created(struct core *c, u64 now, u32 extent, int status)
 {
 	core_event(c);
 
+	KV_BUG_ON(extent >= core_sizes(c)->nr_extents);
 	c->now = now;
 	extent_created(c, extent, status);
 	admit_all(c);

@@ -38,7 +38,9 @@ int core_evict(struct core *c, u64 now, u32 dom, u32 most)
 		if (blk == CORE_NONE)
 			break;
 		before = d->dev.nr[BLK_CACHED];
+		KV_BUG_ON(c->blocks[blk].domain != dom || !before);
 		index_evict(c, blk);
+		KV_BUG_ON(d->dev.nr[BLK_CACHED] >= before);
 		nr += before - d->dev.nr[BLK_CACHED];
 	}
 	core_count(c, CORE_EV_evict_asked, nr);
@@ -106,6 +108,7 @@ static u32 drop_entries(struct core *c, u32 dom, u32 most)
 
 		if (e->domain != dom || !(e->flags & ENTF_INDEXED) || e->refs)
 			continue;
+		KV_BUG_ON(e->waiters != CORE_NONE);
 		entry_drop(c, i);
 		nr++;
 	}
@@ -135,8 +138,11 @@ int core_drop_caches(struct core *c, u64 now, u32 dom, u32 most)
 		blk = lru_next(c, dom);
 		if (blk == CORE_NONE)
 			break;
+		KV_BUG_ON(c->blocks[blk].domain != dom);
+		KV_BUG_ON(c->blocks[blk].state != BLK_CACHED);
 		index_evict(c, blk);
 	}
+	KV_BUG_ON(nr > most);
 	nr += drop_entries(c, dom, most - nr);
 	if (nr < most)
 		lru_ghost_forget(c, dom);
@@ -171,6 +177,7 @@ int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
 	err = limit_set(d, which, value);
 	if (err)
 		return err;
+	KV_BUG_ON(which >= CORE_NR_LIMITS);
 	d->by_operator |= BIT(which);
 	d->operator_limit[which] = value;
 	core_tell(c, limit_set, .domain = dom, .mark = which, .value = value);

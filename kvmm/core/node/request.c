@@ -369,6 +369,7 @@ int core_req_check(struct core *c, u32 client, const struct kvmm_sqe *sqe,
 	if (cl->state != CLI_ALIVE || cl->away ||
 	    sqe->number <= cl->last_number)
 		return -EPROTO;
+	KV_BUG_ON(cl->committed > cl->last_number);
 	cl->last_number = sqe->number;
 
 	err = check_fixed(sqe);
@@ -392,6 +393,8 @@ int core_req_execute(struct core *c, u64 now, u32 client,
 	int status;
 	core_event(c);
 
+	KV_BUG_ON(req->sqe.op >= KVMM_NR_OPS);
+	KV_BUG_ON(c->clients[client].state == CLI_FREE);
 	c->now = now;
 	if (req->nr_results)
 		memset(results, 0, (size_t)req->nr_results * req->result_size);

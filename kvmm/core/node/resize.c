@@ -63,6 +63,7 @@ static bool span_close_off(struct core *c, u32 first)
 	const struct kv_domain *d = &c->domains[dom];
 	int err;
 
+	KV_BUG_ON(!c->spans[first].nr_extents);
 	if (span_is_isolated(&c->spans[first]))
 		return true;
 	err = span_isolate(c, first);
@@ -71,6 +72,7 @@ static bool span_close_off(struct core *c, u32 first)
 	for (i = d->run_head; i != CORE_NONE && err == -EBUSY; i = next) {
 		struct kv_seq *s = &c->seqs[i];
 
+		KV_BUG_ON(s->domain != dom || !(s->flags & SEQF_RUNNING));
 		next = s->next;
 		if (!s->reserved || s->state != KVMM_SEQ_READY)
 			continue;
@@ -108,6 +110,7 @@ static bool span_moves(struct core *c, u32 first)
 {
 	const struct kv_span *sp = &c->spans[first];
 
+	KV_BUG_ON(!sp->nr_extents || !span_is_isolated(sp));
 	if (resize_is_late(c) || !c->ops->copy)
 		return false;
 	if (evacuate_is_on(c, first))
@@ -125,6 +128,7 @@ static void span_leave(struct core *c, u32 first)
 
 	if (!span_close_off(c, first))
 		return;
+	KV_BUG_ON(!span_is_there(c, first, dom));
 	span_drop_cache(c, first);
 	if (!span_is_there(c, first, dom) || span_moves(c, first))
 		return;
@@ -145,6 +149,7 @@ static bool extent_leave(struct core *c, u32 e)
 	 */
 	if (x->state == EXT_SPAN && (e == c->head->nr_online || x->span == e))
 		span_leave(c, x->span);
+	KV_BUG_ON(x->state == EXT_SPAN && !c->spans[x->span].nr_extents);
 	if (x->want)
 		return false;
 	if (x->state == EXT_BACKED && !revoke_needed(c, e))
@@ -153,6 +158,7 @@ static bool extent_leave(struct core *c, u32 e)
 		x->want = EXT_WANT_SIZE;
 		extent_ask_back(c, e);
 	}
+	KV_BUG_ON(x->state == EXT_ABSENT && (x->backed || x->sent));
 	if (x->state == EXT_ABSENT)
 		extent_set_state(c, e, EXT_OFFLINE);
 	return x->state == EXT_OFFLINE;
@@ -165,11 +171,13 @@ static bool extent_returns(struct core *c, u32 e)
 
 	if (x->want != EXT_WANT_SIZE)
 		return true;
+	KV_BUG_ON(x->state != EXT_REVOKING || !x->backed);
 	if (revoke_needed(c, e)) {
 		if (c->now >= x->deadline)
 			extent_overdue(c, e, true);
 		return false;
 	}
+	KV_BUG_ON(x->mapped || x->owed);
 	x->want = 0;
 	extent_release(c, e);
 	core_kick(c);
@@ -186,6 +194,7 @@ void resize_tick(struct core *c)
 
 	if (!c->head->resizing)
 		return;
+	KV_BUG_ON(c->head->nr_online > core_sizes(c)->nr_extents);
 	for (e = 0; e < core_sizes(c)->nr_extents; e++)
 		done &= extent_returns(c, e);
 	for (e = c->head->nr_online; e < core_sizes(c)->nr_extents; e++)
@@ -214,6 +223,7 @@ static void extents_stay(struct core *c, u32 from)
 	for (e = 0; e < c->head->nr_online; e++) {
 		struct kv_extent *x = &c->extents[e];
 
+		KV_BUG_ON(x->state == EXT_OFFLINE && (x->backed || x->want));
 		if (x->state == EXT_OFFLINE)
 			extent_set_state(c, e, EXT_ABSENT);
 		if (x->state != EXT_SPAN || x->want || x->span != e ||
@@ -266,6 +276,7 @@ int core_pool_resize(struct core *c, u64 now, u64 bytes)
 		core_tell(c, pool_shrink, .bytes = nr * core_cfg(c)->extent_size);
 	else
 		core_tell(c, pool_grow, .bytes = nr * core_cfg(c)->extent_size);
+	KV_BUG_ON(nr > core_sizes(c)->nr_extents);
 	c->head->nr_online = (u32)nr;
 	core_crash(c, CORE_CRASH_resize);
 	core_pool(c, CORE_POOL_DEV)->cursor = 0;

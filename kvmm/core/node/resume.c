@@ -21,6 +21,7 @@ static void drop_unseen(struct core *c, u32 client, u64 seen)
 	struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
 	u32 i;
 
+	KV_BUG_ON(c->clients[client].nr_steps);
 	for (i = 0; i < c->clients[client].max_seqs; i++)
 		if (s[i].state != KVMM_SEQ_CLOSED && s[i].born > seen)
 			seq_close_now(c, &s[i]);
@@ -56,6 +57,7 @@ int core_client_resume(struct core *c, u64 now, u32 client, u64 seen,
 	c->now = now;
 	core_tell(c, client_resume, .client = client, .domain = cl->domain);
 	was = cl->away;
+	KV_BUG_ON(cl->committed > cl->last_number);
 	cl->away = AWAY_NOT;
 	/*
 	 * The core may have ended after the answer and before it was recorded.
@@ -87,6 +89,7 @@ void client_publish(struct core *c, u32 client)
 	for (i = 0; i < cl->max_seqs && cl->nr_seqs; i++) {
 		if (s[i].state == KVMM_SEQ_CLOSED)
 			continue;
+		KV_BUG_ON(s[i].client != client || s[i].domain != cl->domain);
 		table_publish(c, &s[i]);
 		seq_show(c, &s[i]);
 	}

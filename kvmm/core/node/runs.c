@@ -17,6 +17,7 @@ static struct core_run run_of(const struct core *c, const struct kv_seq *s,
 	if (pte_is_present(pte)) {
 		const struct kv_block *b = &c->blocks[pte_block(pte)];
 
+		KV_BUG_ON(!b->nr_map || b->domain != s->domain);
 		r.block = pte_block(pte);
 		r.nr_map = b->nr_map;
 		r.open = b->state == BLK_OPEN;

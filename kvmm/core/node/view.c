@@ -36,6 +36,8 @@ static void pool_add_domain(const struct kv_domain *d,
 {
 	u64 bytes = d->dev.block_bytes;
 
+	KV_BUG_ON(d->dev.isolated_free > d->dev.nr[BLK_FREE]);
+	KV_BUG_ON(d->dev.isolated_cached > d->dev.nr[BLK_CACHED]);
 	v->free += d->dev.nr[BLK_FREE] * bytes;
 	v->open += d->dev.nr[BLK_OPEN] * bytes;
 	v->sealed += d->dev.nr[BLK_SEALED] * bytes;
@@ -107,6 +109,7 @@ int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
 	v->total = p->nr_extents * core_cfg(c)->extent_size;
 	v->errors = p->errors;
 	v->nr_ios = p->nr_ios;
+	KV_BUG_ON(p->nr_overdue > p->nr_ios);
 	v->nr_overdue = p->nr_overdue;
 	v->readonly = p->readonly;
 	for (i = 0; i < 2; i++) {
@@ -136,16 +139,21 @@ static void client_add_seqs(const struct core *c, u32 client,
 	for (i = 0; left && i < c->clients[client].max_seqs; i++) {
 		if (s[i].state == KVMM_SEQ_CLOSED)
 			continue;
+		KV_BUG_ON(s[i].client != client);
+		KV_BUG_ON(s[i].nr_blocks < s[i].trimmed);
 		left--;
 		if (s[i].flags & SEQF_RUNNING)
 			v->nr_running++;
 		else if (s[i].state != KVMM_SEQ_FAILED)
 			v->nr_waiting++;
+		KV_BUG_ON((u64)s[i].nr_blocks * tokens < s[i].valid_len &&
+			  (s[i].flags & SEQF_RUNNING));
 		v->blocks += s[i].nr_blocks;
 		if (s[i].flags & SEQF_RUNNING)
 			v->tail_tokens += (u64)s[i].nr_blocks * tokens -
 					  s[i].valid_len;
 	}
+	KV_BUG_ON(left);
 }
 
 /* Add up all clients; the wait list would lack sequences without ids. */
@@ -193,6 +201,8 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	if (!d->used)
 		return -ENOENT;
 	memset(v, 0, sizeof(*v));
+	KV_BUG_ON(d->tenant >= core_cfg(c)->max_tenants);
+	KV_BUG_ON(!c->tenants[d->tenant].used);
 	v->id = i;
 	v->tenant = d->tenant;
 	memcpy(v->name, d->name, sizeof(v->name));
@@ -235,6 +245,8 @@ int core_get_client(const struct core *c, u32 i, struct core_client_view *v)
 	if (cl->state == CLI_FREE)
 		return -ENOENT;
 	memset(v, 0, sizeof(*v));
+	KV_BUG_ON(!c->domains[cl->domain].used);
+	KV_BUG_ON(cl->tenant != c->domains[cl->domain].tenant);
 	v->id = i;
 	v->domain = cl->domain;
 	v->tenant = cl->tenant;
@@ -262,6 +274,8 @@ int core_get_seq(const struct core *c, u32 i, struct core_seq_view *v)
 	if (s->state == KVMM_SEQ_CLOSED)
 		return -ENOENT;
 	memset(v, 0, sizeof(*v));
+	KV_BUG_ON(s->client != i / core_cfg(c)->max_seqs);
+	KV_BUG_ON(s->domain != c->clients[s->client].domain);
 	v->client = s->client;
 	v->domain = s->domain;
 	v->seq = seq_handle(c, s);
@@ -321,12 +335,14 @@ int core_get_extent(const struct core *c, u32 i, struct core_extent_view *v)
 	v->tenant = x->backed ? x->tenant : CORE_NONE;
 	v->domain = x->state == EXT_SPAN ? x->domain : CORE_NONE;
 	if (x->state == EXT_SPAN) {
+		KV_BUG_ON(c->spans[x->span].domain != x->domain || !x->backed);
 		v->span_blocks = c->spans[x->span].nr_blocks;
 		v->span_free = c->spans[x->span].nr_free;
 		v->span_open = c->spans[x->span].nr_open;
 		v->span_cached = c->spans[x->span].nr_cached;
 		extent_add_rare(c, x->span, v);
 	}
+	KV_BUG_ON(x->mapped & ~x->sent);
 	v->generation = x->generation;
 	v->backed = x->backed;
 	v->mapped = x->mapped;
@@ -367,6 +383,9 @@ int core_get_map(const struct core *c, u32 i, struct core_map_view *v,
 	/*
 	 * Spans may have changed since the last line, so that @i is inside one.
 	 */
+	KV_BUG_ON(i < c->extents[i].span);
+	KV_BUG_ON(i - c->extents[i].span >=
+		  c->spans[c->extents[i].span].nr_extents);
 	v->nr = c->extents[i].span + c->spans[c->extents[i].span].nr_extents - i;
 	if (c->extents[i].span != i)
 		return 0;
