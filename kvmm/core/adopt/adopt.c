@@ -91,6 +91,7 @@ static int adopt_head(struct core *c, struct walk *w, void *arena, u64 bytes,
 
 static void again_entry(struct kv_entry *e, u64 now)
 {
+	KV_BUG_ON(e->io > ENT_READ);
 	e->again = e->flags & ENTF_BESIDE ? AGAIN_BESIDE : 0;
 	/* A copy that began beside a write may have outlived it. */
 	if (e->io != ENT_IDLE && !(e->io == ENT_IN && e->again))
@@ -135,6 +136,7 @@ static void clients_leave(struct core *c, u32 away)
 	for (i = 0; i < core_cfg(c)->max_clients; i++) {
 		struct kv_client *cl = &c->clients[i];
 
+		KV_BUG_ON(cl->state > CLI_DEAD);
 		cl->killed = 0;		/* a client that was killed is dead by now */
 		cl->dead_since = c->now;
 		cl->away = cl->state != CLI_ALIVE ? AWAY_NOT :
@@ -201,6 +203,8 @@ int core_adopt(struct core *c, void *arena, u64 bytes,
 	if (how == CORE_ADOPT_SALVAGED ? salvage(c, &w) : adopt_ranges(c, &w))
 		return -EUCLEAN;
 	core_order();
+	KV_BUG_ON(report->nr_faults);
+	KV_BUG_ON(!c->head->nr_online);
 	c->head->event = 1;
 	memset(c->head->triggers, 0, sizeof(c->head->triggers));
 	again_mark(c);
@@ -210,6 +214,7 @@ int core_adopt(struct core *c, void *arena, u64 bytes,
 	if (core_check(c, report))
 		return -EUCLEAN;
 	core_order();
+	KV_BUG_ON(c->head->event != 1);
 	c->head->event = 0;
 	return how;
 }
@@ -258,6 +263,7 @@ void core_commit_end(struct core *c, u32 client)
 {
 	struct kv_client *cl = &c->clients[client];
 
+	KV_BUG_ON(!c->head->event || cl->committed > cl->last_number);
 	core_crash(c, CORE_CRASH_answered);
 	cl->committed = cl->last_number;
 	core_event_end(&c);

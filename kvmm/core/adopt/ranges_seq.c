@@ -147,6 +147,7 @@ void seqs_ranges(struct walk *w, struct core *c)
 
 static struct kv_tpage *page_at(const struct core *c, u32 client, u32 page)
 {
+	KV_BUG_ON(page >= core_cfg(c)->nr_tables);
 	return &c->tpages[(u64)client * core_cfg(c)->nr_tables + page];
 }
 
@@ -227,6 +228,7 @@ static void tables_adopt(struct walk *w, struct core *c, u32 client)
 		cl->free_page = i;
 		cl->nr_free_pages++;
 	}
+	KV_BUG_ON(cl->nr_free_pages > nr);
 }
 
 /* ---- ids ---- */
@@ -244,6 +246,7 @@ static void ids_adopt(struct walk *w, struct core *c, struct kv_seq *s)
 		if (w->r->nr_faults)
 			return;
 		p = &c->idpages[page];
+		KV_BUG_ON(p->nr & IDS_USED);
 		nr += p->nr;
 		p->nr |= IDS_USED;
 		c->clients[s->client].nr_idpages++;
@@ -271,6 +274,7 @@ static void ids_free(struct core *c)
 			p->nr &= ~IDS_USED;
 			continue;
 		}
+		KV_BUG_ON(h->nr_free_idpages >= core_sizes(c)->nr_idpages);
 		p->nr = 0;
 		p->next = h->free_idpage;
 		h->free_idpage = i;
@@ -286,6 +290,8 @@ static void order_adopt(struct core *c, u32 i)
 	struct kv_seq *s = &c->seqs[i];
 	struct kv_domain *d = seq_domain(c, s);
 
+	KV_BUG_ON(s->domain != c->clients[s->client].domain);
+	KV_BUG_ON(s->state == KVMM_SEQ_CLOSED);
 	s->rank = order_rank(c, s);
 	if (s->flags & SEQF_QUEUED)
 		order_add(c, &d->wait_root, i, NODE_ORDER);
@@ -304,6 +310,7 @@ static void client_adopt(struct walk *w, struct core *c, u32 client)
 	cl->nr_idpages = 0;
 	for (i = 0; i < cl->max_seqs && !w->r->nr_faults; i++) {
 		if (s[i].state == KVMM_SEQ_CLOSED) {
+			KV_BUG_ON(i >= core_cfg(c)->max_seqs);
 			*free = i;
 			free = &s[i].next;
 			continue;
@@ -331,6 +338,7 @@ static void holds_adopt(struct walk *w, struct core *c)
 			h = step_at(c, i, n, &e)->held;
 			for (; h != CORE_NONE; h = c->holds[h].next) {
 				must(w, "what steps hold", h, !c->scratch[h]);
+				KV_BUG_ON(h >= core_sizes(c)->nr_holds);
 				c->scratch[h] = 1;
 			}
 		}
@@ -401,4 +409,6 @@ void adopt_index(struct core *c)
 		h->free_entry = i;
 		h->nr_free_entries++;
 	}
+	KV_BUG_ON(h->nr_free_nodes > core_sizes(c)->nr_nodes);
+	KV_BUG_ON(h->nr_free_entries > core_sizes(c)->nr_entries);
 }

@@ -43,6 +43,7 @@ static void event_balance(u64 *came, u64 *went, u64 there)
 		*came = *went + there;
 	else
 		*went = *came - there;
+	KV_BUG_ON(*came != *went + there);
 }
 
 /* Counters go on as if all that is lost had ended. */
@@ -64,6 +65,8 @@ static void events_balance(const struct core *c, u64 *ev)
 	else
 		ev[CORE_EV_seq_close] = ev[CORE_EV_seq_open] +
 					ev[CORE_EV_seq_fork] - seqs;
+	KV_BUG_ON(ev[CORE_EV_seq_open] + ev[CORE_EV_seq_fork] !=
+		  ev[CORE_EV_seq_close] + seqs);
 }
 
 /* ---- the head ---- */
@@ -143,6 +146,8 @@ static void pool_reset(struct core *c, struct walk *w, u32 i)
 		p->first = core_pool(c, i - 1)->first + (i == CORE_POOL_HOST ||
 			   i == CORE_POOL_AREA ? core_pool(c, i - 1)->nr_extents :
 			   (u32)(cfg->area_bytes / cfg->extent_size));
+	KV_BUG_ON(!w->r->nr_faults && (u64)p->first + p->nr_extents >
+		  core_sizes(c)->all_extents);
 }
 
 /* ---- tenants and domains ---- */
@@ -162,6 +167,8 @@ static void tenants_reset(struct core *c, struct walk *w)
 		t->nr_clients = 0;
 		t->nr_domains = 0;
 	}
+	KV_BUG_ON(!w->r->nr_faults &&
+		  c->head->nr_tenants > core_cfg(c)->max_tenants);
 }
 
 /* Empty the parts in the lower pools, but keep their limits. */
@@ -198,7 +205,11 @@ static void domain_reset(struct core *c, struct walk *w, u32 dom)
 		return;
 	}
 	limit_restore(d);
+	KV_BUG_ON(d->nr_clients || d->nr_running || d->nr_waiting);
+	KV_BUG_ON(d->dev.nr_spans || d->dev.reserved || d->dev.pending_spans);
+	KV_BUG_ON(!d->block_tokens || !d->dev.span_extents);
 	c->tenants[d->tenant].nr_domains++;
+	KV_BUG_ON(c->tenants[d->tenant].nr_domains > core_cfg(c)->max_domains);
 	lru_init(c, dom);
 	life_domain(c, dom);
 }
@@ -230,6 +241,7 @@ static void client_reset(struct core *c, struct walk *w, u32 i)
 		.unacked_since = c->now, .draining = was.draining,
 	};
 	c->domains[cl->domain].nr_clients++;
+	KV_BUG_ON(c->domains[cl->domain].nr_clients > cfg->max_clients);
 	c->tenants[cl->tenant].nr_clients++;
 }
 
@@ -279,6 +291,8 @@ static void seq_reset(struct core *c, u32 i)
 	if ((s32)(s->family - c->head->family) >= 0)
 		c->head->family = s->family + 1;
 	c->clients[s->client].nr_seqs++;
+	KV_BUG_ON(c->clients[s->client].nr_seqs >
+		  c->clients[s->client].max_seqs);
 	psi_task(c, s);
 }
 
@@ -300,10 +314,13 @@ static bool seq_join(struct core *c, u32 i, u32 kin)
 	if (k->state == KVMM_SEQ_CLOSED || k->family != s->family ||
 	    k->client != s->client)
 		return false;
+	KV_BUG_ON(s->fam_next != i || s->fam_prev != i);
+	KV_BUG_ON(c->seqs[k->fam_next].fam_prev != kin);
 	s->fam_next = k->fam_next;
 	s->fam_prev = kin;
 	c->seqs[k->fam_next].fam_prev = i;
 	k->fam_next = i;
+	KV_BUG_ON(c->seqs[s->fam_next].fam_prev != i);
 	return true;
 }
 
@@ -321,6 +338,7 @@ static void seq_find_kin(struct core *c, u32 i)
 			c->scratch[at] = i + 1;
 			return;
 		}
+		KV_BUG_ON(c->scratch[at] > i);
 		if (seq_join(c, i, c->scratch[at] - 1))
 			return;
 	}
@@ -353,10 +371,12 @@ static void client_seqs(struct core *c, struct walk *w, u32 client)
 		seq_clear(c, i);
 		if (i - first >= cl->max_seqs)
 			continue;
+		KV_BUG_ON(s->state != KVMM_SEQ_CLOSED || s->nr_blocks);
 		*free = i - first;
 		free = &s->next;
 	}
 	*free = CORE_NONE;
+	KV_BUG_ON(cl->nr_seqs > cl->max_seqs);
 }
 
 /* ---- all steps of a salvage ---- */
@@ -409,6 +429,9 @@ int salvage(struct core *c, struct walk *w)
 	salvage_index(c);
 	salvage_blocks(c);
 	salvage_cache(c);
+	KV_BUG_ON(c->head->nr_copies || c->head->nr_ios || c->head->nr_moves);
+	KV_BUG_ON(c->head->nr_free_nodes > core_sizes(c)->nr_nodes);
+	KV_BUG_ON(c->head->nr_free_entries > core_sizes(c)->nr_entries);
 	limit_settle(c);
 	events_balance(c, ev);
 	memcpy(c->head->events, ev, sizeof(ev));

@@ -53,6 +53,7 @@ static void entry_judge(struct core *c, u32 i)
 	if (!known || !(e->flags & ENTF_AREA) ||
 	    !slot_is_good(c, e->area, e->domain, false))
 		e->area = CORE_NONE;
+	KV_BUG_ON(e->host != CORE_NONE && e->host == e->area);
 	if (e->host != CORE_NONE)
 		c->scratch[e->host] = 1;
 	if (e->area != CORE_NONE)
@@ -100,8 +101,11 @@ static bool name_follows(const struct core *c, u32 node)
 	u32 dom = index_domain(c, ref);
 	u64 hash[2];
 
+	KV_BUG_ON(c->nodes[node].flags != JUDGE_BUSY);
 	if (up == CORE_NONE)
 		return true;
+	KV_BUG_ON(up >= core_sizes(c)->nr_nodes);
+	KV_BUG_ON(c->nodes[up].flags != JUDGE_GOOD);
 	up = c->nodes[up].ref;
 	if (index_domain(c, up) != dom)
 		return false;
@@ -132,6 +136,8 @@ static void node_judge(struct core *c, u32 node)
 		good = good && name_follows(c, i);
 		c->nodes[i].flags = good ? JUDGE_GOOD : JUDGE_BAD;
 	}
+	KV_BUG_ON(c->nodes[node].flags != JUDGE_GOOD &&
+		  c->nodes[node].flags != JUDGE_BAD);
 }
 
 /* ---- records that stay ---- */
@@ -173,6 +179,8 @@ static void entry_clear(struct core *c, u32 i)
 {
 	struct kv_entry *e = &c->entries_low[i];
 
+	KV_BUG_ON(e->host != CORE_NONE && !c->scratch[e->host]);
+	KV_BUG_ON(e->area != CORE_NONE && !c->scratch[e->area]);
 	if (e->host != CORE_NONE)
 		c->scratch[e->host] = 0;
 	if (e->area != CORE_NONE)
@@ -181,6 +189,7 @@ static void entry_clear(struct core *c, u32 i)
 				.domain = ENTRY_UNUSED,
 				.next = c->head->free_entry };
 	c->head->free_entry = i;
+	KV_BUG_ON(c->head->nr_free_entries >= core_sizes(c)->nr_entries);
 	c->head->nr_free_entries++;
 }
 
@@ -196,6 +205,9 @@ static void entry_reset(struct core *c, u32 i)
 		entry_clear(c, i);
 		return;
 	}
+	KV_BUG_ON(was.domain >= core_cfg(c)->max_domains);
+	KV_BUG_ON(was.host == CORE_NONE && was.area == CORE_NONE);
+	KV_BUG_ON(was.nr_ids != c->domains[was.domain].block_tokens);
 	*e = (struct kv_entry){
 		.domain = was.domain, .nr_ids = was.nr_ids, .node = was.node,
 		.host = was.host, .area = was.area,
@@ -208,6 +220,7 @@ static void entry_reset(struct core *c, u32 i)
 			      (was.host != CORE_NONE ? ENTF_HOST : 0) |
 			      (was.area != CORE_NONE ? ENTF_AREA : 0)),
 	};
+	KV_BUG_ON(e->host != CORE_NONE && !c->scratch[e->host]);
 	if (e->host != CORE_NONE)
 		host_list_add(c, i);
 }
@@ -233,13 +246,16 @@ static void node_reset(struct core *c, u32 i)
 {
 	struct kv_node *n = &c->nodes[i];
 
+	KV_BUG_ON(n->flags == JUDGE_NOT || n->flags == JUDGE_BUSY);
 	if (n->flags != JUDGE_GOOD) {
 		*n = (struct kv_node){ .ref = CORE_NONE,
 				       .next = c->head->free_node };
 		c->head->free_node = i;
+		KV_BUG_ON(c->head->nr_free_nodes >= core_sizes(c)->nr_nodes);
 		c->head->nr_free_nodes++;
 		return;
 	}
+	KV_BUG_ON(n->ref == CORE_NONE);
 	n->kid = CORE_NONE;
 	n->flags = 0;
 	n->stamp = 0;
@@ -296,6 +312,8 @@ void salvage_cache(struct core *c)
 	for (i = 0; i < core_sizes(c)->nr_nodes; i++) {
 		u32 ref = c->nodes[i].ref;
 
+		KV_BUG_ON(ref != CORE_NONE && !(ref & REF_ENTRY) &&
+			  c->blocks[ref].state != BLK_CACHED);
 		if (ref != CORE_NONE && !(ref & REF_ENTRY))
 			lru_add(c, ref);
 	}

@@ -69,6 +69,7 @@ static void extent_reset(struct core *c, struct walk *w, u32 pool, u32 e)
 	    !c->tenants[x->tenant].used)
 		walk_fault(w, "adopt", "tenant of extent", e, x->tenant, 0);
 	/* Clients may have unmapped it already: finish the revocation. */
+	KV_BUG_ON(x->state == EXT_SPAN && c->spans[e].nr_extents);
 	x->state = back ? EXT_REVOKING : EXT_BACKED;
 	x->want = back ? EXT_WANT_SIZE : 0;
 	if (back || e >= c->head->nr_online)
@@ -110,6 +111,7 @@ static void pool_extents(struct core *c, struct walk *w, u32 pool)
 	p->loose = 0;
 	for (e = p->first; e < end; e += nr) {
 		nr = salvage_span(c, pool, e);
+		KV_BUG_ON(e + nr > end);
 		for (i = e; i < e + nr; i++)
 			c->extents[i].want = 0;
 		if (nr && e + nr > c->head->nr_online && !pool)
@@ -124,6 +126,7 @@ static void pool_extents(struct core *c, struct walk *w, u32 pool)
 		p->loose += c->extents[e].state == EXT_BACKED ||
 			    (!pool && c->extents[e].state == EXT_ABSENT);
 	}
+	KV_BUG_ON(p->loose > p->nr_extents);
 }
 
 /* Clear the extents of areas that do not exist. */
@@ -191,6 +194,8 @@ static void block_reset(struct core *c, u32 dom, u32 blk)
 	u8 nr_ids = b->nr_ids;
 	bool free = b->state == BLK_FREE;
 
+	KV_BUG_ON(dom >= core_cfg(c)->max_domains);
+	KV_BUG_ON(cached && c->nodes[node].ref != blk);
 	memset(b, 0, offsetof(struct kv_block, hash));
 	b->domain = (u16)dom;
 	b->next = CORE_NONE;
@@ -204,6 +209,7 @@ static void block_reset(struct core *c, u32 dom, u32 blk)
 	} else if (!free) {
 		b->state = BLK_QUARANTINE;
 		b->flags = BLKF_SALVAGED;
+		KV_BUG_ON(c->domains[dom].salvaged >= core_sizes(c)->nr_blocks);
 		c->domains[dom].salvaged++;
 	}
 }
@@ -214,6 +220,7 @@ static void slot_reset(struct core *c, u32 part, u32 blk)
 	struct kv_block *b = &c->blocks[blk];
 	bool failed = b->state == BLK_POISON && !(b->flags & BLKF_BAD), used = c->scratch[blk];
 
+	KV_BUG_ON(part_pool(c, part) == CORE_POOL_DEV || c->scratch[blk] > 1);
 	memset(b, 0, offsetof(struct kv_block, written));
 	b->domain = (u16)part;
 	b->next = CORE_NONE;
@@ -231,12 +238,16 @@ static void span_blocks(struct core *c, u32 first)
 
 	blk = first * core_sizes(c)->blocks_per_extent;
 	end = blk + part_at(c, dom)->span_blocks;
+	KV_BUG_ON(c->spans[first].nr_extents != part_at(c, dom)->span_extents);
+	KV_BUG_ON(end > core_sizes(c)->nr_blocks);
 	for (; blk < end; blk++)
 		if (part_pool(c, dom))
 			slot_reset(c, dom, blk);
 		else
 			block_reset(c, dom, blk);
 	span_recut(c, first);
+	KV_BUG_ON(c->spans[first].nr_free + c->spans[first].nr_cached >
+		  c->spans[first].nr_blocks);
 }
 
 /**
