@@ -149,6 +149,42 @@ START_TEST(test_restored_is_left_alone)
 }
 END_TEST
 
+/*
+ * The best victim came back a moment ago, so it is spared, and the older sequence
+ * behind it with it.  When the client closes the spared one, the older one is
+ * preempted for memory.min at once.
+ */
+START_TEST(test_spared_victim_closes)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+	u64 old, spared, seq;
+	u32 whole;
+
+	sh_stop();
+	sh_start();
+	small = attach("small", 0, 32);
+	old = resident(small, 1, 1000);
+	spared = resident(small, 1, 2000);
+	*a = (struct kvmm_advise_arg){ .seq = spared, .advice = KVMM_ADV_PAGEOUT };
+	ck_assert_int_eq(sh_submit(small, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
+	do_copies();
+	*a = (struct kvmm_advise_arg){ .seq = spared, .advice = KVMM_ADV_WILLNEED };
+	ck_assert_int_eq(sh_submit(small, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
+	do_copies();
+	ck_assert_uint_eq(sh_state(small, spared), KVMM_SEQ_READY);
+
+	whole = attach("whole", 4 * SH_EXTENT, 512);
+	seq = wants_large(whole);
+	ck_assert_uint_eq(sh_state(whole, seq), KVMM_SEQ_WAITING);
+	ck_assert_uint_eq(sh_state(small, old), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_state(small, spared), KVMM_SEQ_READY);
+	ck_assert_uint_eq(sh_count(CORE_EV_preempt_min), 0);
+	ck_assert_int_eq(sh_close(small, spared), 0);
+	do_copies();
+	ck_assert_uint_eq(sh_count(CORE_EV_preempt_min), 1);
+}
+END_TEST
+
 static void set_max(u32 cl, u64 bytes)
 {
 	int err;
@@ -192,6 +228,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_restored_is_left_alone);
+	tcase_add_test(tc, test_spared_victim_closes);
 	tcase_add_test(tc, test_swapped_that_never_fits);
 	suite_add_tcase(s, tc);
 	return sh_run(s);

@@ -490,6 +490,28 @@ START_TEST(test_oom_victim)
 }
 END_TEST
 
+/*
+ * A report is no work of its event: else a core with a ring would leave an admission
+ * to the next event that a core without one does at once.
+ */
+START_TEST(test_report_is_no_work)
+{
+	u64 old, new;
+	u32 before;
+
+	on = 0;
+	start(2, 0);
+	fill(&old, &new);
+	before = sh.core->work;
+	oom_note(sh.core, &sh.core->seqs[KVMM_SEQ_INDEX(old)], 1, CORE_OOM_refused,
+		 CORE_CAUSE_grow, NULL);
+	ck_assert_int_eq(core_get_oom(sh.core, &oom), 0);
+	ck_assert_uint_eq(oom.nr_rows, 1);
+	ck_assert_uint_eq(sh.core->work, before);
+	sh_stop();
+}
+END_TEST
+
 /* A row says for its domain why none of its sequences was taken. */
 START_TEST(test_oom_whys)
 {
@@ -601,6 +623,7 @@ int main(void)
 	tcase_add_test(tc, test_wraps);
 	tcase_add_test(tc, test_switches);
 	tcase_add_test(tc, test_without_a_ring);
+	tcase_add_test(tc, test_report_is_no_work);
 	tcase_add_test(tc, test_oom_victim);
 	tcase_add_test(tc, test_oom_whys);
 	tcase_add_test(tc, test_oom_wait);

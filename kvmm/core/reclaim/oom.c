@@ -16,8 +16,6 @@
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
-#define WORK_ROW	16u	/* see core_work() */
-
 static void row_candidate(const struct core *c, struct core_oom_row *r,
 			  const struct kv_seq *s)
 {
@@ -77,7 +75,6 @@ static void oom_domain(struct core *c, struct core_oom_view *o,
 		r--;
 		o->nr_rows--;
 	}
-	core_work(c, WORK_ROW);
 	row_fill(c, r, dom);
 	r->why = victim_why(c, o, want, taken, dom, &s);
 	row_candidate(c, r, s);
@@ -121,6 +118,10 @@ static void oom_describe(struct core *c, struct core_oom_view *o,
  * @outcome: CORE_OOM_*: how its request ends
  * @cause:   of the preemption, if there is one
  * @taken:   the victim, or NULL
+ *
+ * There is one report for each event.  It is not counted as work of the event (see
+ * core_work()): with a ring the core would leave an admission to the next event that
+ * it does at once without one.
  *
  * Context: before any family loses memory.
  */

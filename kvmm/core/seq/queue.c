@@ -121,6 +121,9 @@ void run_del(struct core *c, struct kv_seq *s)
 	seq_tally(c, s);
 	if (core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
 		core_kick(c);	/* other domains wait for its growth too */
+	/* A restored sequence is spared for a while, and the victims behind it (reclaim.c). */
+	if (s->flags & SEQF_PREEMPTED)
+		core_kick_promised(c, s->domain);
 }
 
 /* ---- restoring ---- */
