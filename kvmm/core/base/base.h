@@ -28,6 +28,7 @@ static inline u64 pool_online(const struct core *c)
 
 static inline struct kv_pool *core_pool(const struct core *c, u32 pool)
 {
+	KV_BUG_ON(pool >= CORE_NR_POOLS);
 	return &c->head->pools[pool];
 }
 
@@ -78,6 +79,7 @@ static inline struct kv_part *part_at(const struct core *c, u32 part)
 {
 	u32 nr = core_cfg(c)->max_domains;
 
+	KV_BUG_ON(part >= core_sizes(c)->nr_parts);
 	return part < nr ? &c->domains[part].dev : &c->parts[part - nr];
 }
 
@@ -117,6 +119,7 @@ static inline struct core *core_event_begin(struct core *c)
 static inline void core_event_end(struct core **c)
 {
 	core_order();
+	KV_BUG_ON(!(*c)->head->event);
 	(*c)->head->event--;
 }
 
@@ -200,6 +203,7 @@ static inline u32 domain_free(const struct kv_domain *d)
 /* Cached blocks whose eviction frees a block that can be allocated. */
 static inline u32 domain_cached(const struct kv_domain *d)
 {
+	KV_BUG_ON(d->dev.nr[BLK_CACHED] < d->dev.isolated_cached);
 	return d->dev.nr[BLK_CACHED] - d->dev.isolated_cached;
 }
 
@@ -261,6 +265,7 @@ static inline u32 domain_slack(const struct kv_domain *d)
 /* Blocks in use that eviction cannot free, and reserved blocks. */
 static inline u32 domain_held(const struct kv_domain *d)
 {
+	KV_BUG_ON(domain_used(d) < d->dev.nr[BLK_CACHED]);
 	return domain_used(d) - d->dev.nr[BLK_CACHED] + d->dev.reserved;
 }
 
@@ -271,6 +276,7 @@ static inline u32 room_coming(const struct core *c, const struct kv_domain *d)
 	u32 leaving = d->dev.nr[BLK_LIMBO] > d->nr_filling ?
 		      d->dev.nr[BLK_LIMBO] - d->nr_filling : 0;
 
+	KV_BUG_ON(d->nr_revokes > d->dev.pending_spans);
 	return (u32)min(made + leaving, 0x7fffffffull);
 }
 
@@ -333,6 +339,7 @@ static inline struct kv_step *step_at(const struct core *c, u32 client, u32 i,
 {
 	u32 slot = (c->clients[client].step_head + i) % KVMM_MAX_STEPS;
 
+	KV_BUG_ON(c->clients[client].step_head >= KVMM_MAX_STEPS);
 	*entries = step_entries(c, client, slot);
 	return &c->steps[client * KVMM_MAX_STEPS + slot];
 }
@@ -393,6 +400,9 @@ u32 order_prev_aged(const struct core *c, u32 root, const struct kv_seq *s,
 /* Doubly linked lists of indices, with the links in the records. */
 #define list_add_tail_idx(arr, head, tail, i)				\
 do {									\
+	KV_BUG_ON(((head) == CORE_NONE) != ((tail) == CORE_NONE));	\
+	KV_BUG_ON((tail) != CORE_NONE &&				\
+		  (arr)[tail].next != CORE_NONE);			\
 	(arr)[i].next = CORE_NONE;					\
 	(arr)[i].prev = (tail);						\
 	if ((tail) != CORE_NONE)					\
@@ -404,6 +414,10 @@ do {									\
 
 #define list_del_idx(arr, head, tail, i)				\
 do {									\
+	KV_BUG_ON((arr)[i].prev != CORE_NONE ?				\
+		  (arr)[(arr)[i].prev].next != (i) : (head) != (i));	\
+	KV_BUG_ON((arr)[i].next != CORE_NONE ?				\
+		  (arr)[(arr)[i].next].prev != (i) : (tail) != (i));	\
 	if ((arr)[i].prev != CORE_NONE)					\
 		(arr)[(arr)[i].prev].next = (arr)[i].next;		\
 	else								\

@@ -33,6 +33,7 @@ void core_kick_promised(struct core *c, u32 dom)
 {
 	u32 i;
 
+	KV_BUG_ON(!c->domains[dom].used);
 	if (c->tenants[c->domains[dom].tenant].nr_domains < 2 &&
 	    c->head->nr_tenants < 2)
 		return;
@@ -58,6 +59,8 @@ void event_post(struct core *c, u32 client, u32 type, u32 index, u64 seq)
 
 	if (!bind->events)
 		return;
+	KV_BUG_ON(c->clients[client].state == CLI_FREE || c->clients[client].away);
+	KV_BUG_ON(!bind->ctl || !is_power_of_2(bind->nr_events));
 	tail = c->clients[client].event_tail++;
 	ev = &bind->events[tail & (bind->nr_events - 1)];
 	WRITE_ONCE(ev->type, type);
@@ -81,6 +84,7 @@ bool client_kill(struct core *c, u32 client, int reason)
 	/* The shell ends a client that does not resume in time. */
 	if (cl->killed || cl->away)
 		return false;
+	KV_BUG_ON(cl->state == CLI_FREE);
 	cl->killed = 1;
 	core_tell(c, client_kill, .client = client, .domain = cl->domain,
 		  .error = (u64)reason);

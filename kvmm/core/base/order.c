@@ -108,6 +108,18 @@ static u32 *order_way(struct core *c, u32 *root, u32 i, u32 node, bool rank,
 	return at;
 }
 
+/* Both children of @i stay on their side of it, and below its rank. */
+static void order_node_check(const struct core *c, u32 i, u32 node)
+{
+	const struct kv_seq *s = &c->seqs[i];
+	u32 low = s->kid[node][0], high = s->kid[node][1];
+
+	KV_BUG_ON(low != CORE_NONE && !seq_before(&c->seqs[low], s));
+	KV_BUG_ON(high != CORE_NONE && !seq_before(s, &c->seqs[high]));
+	KV_BUG_ON(low != CORE_NONE && rank_of(c, low) > s->rank);
+	KV_BUG_ON(high != CORE_NONE && rank_of(c, high) > s->rank);
+}
+
 /* order_add() - add a sequence to a tree that it is not in */
 void order_add(struct core *c, u32 *root, u32 i, u32 node)
 {
@@ -116,6 +128,7 @@ void order_add(struct core *c, u32 *root, u32 i, u32 node)
 	u32 *low = &c->seqs[i].kid[node][0], *high = &c->seqs[i].kid[node][1];
 	u32 n = *at;
 
+	KV_BUG_ON(*root != CORE_NONE && c->seqs[*root].domain != c->seqs[i].domain);
 	KV_BUG_ON(n == i);
 	*at = i;
 	way_note(&w, i);
@@ -134,6 +147,7 @@ void order_add(struct core *c, u32 *root, u32 i, u32 node)
 	}
 	*low = CORE_NONE;
 	*high = CORE_NONE;
+	order_node_check(c, i, node);
 	way_settle(c, &w, node);
 }
 
@@ -145,6 +159,8 @@ void order_del(struct core *c, u32 *root, u32 i, u32 node)
 	u32 low = c->seqs[i].kid[node][0], high = c->seqs[i].kid[node][1];
 
 	KV_BUG_ON(*at != i);
+	KV_BUG_ON(c->seqs[*root].domain != c->seqs[i].domain);
+	order_node_check(c, i, node);
 	while (low != CORE_NONE && high != CORE_NONE) {
 		if (rank_of(c, low) >= rank_of(c, high)) {
 			*at = low;
@@ -195,6 +211,7 @@ static u32 last_aged(const struct core *c, u32 i, u64 since)
 		const struct kv_seq *s = &c->seqs[i];
 		u32 later = s->kid[NODE_ORDER][1];
 
+		KV_BUG_ON(oldest_of(c, i) > since);
 		if (oldest_of(c, later) <= since)
 			i = later;
 		else if (s->since <= since)

@@ -108,6 +108,7 @@ void trace_record(struct core *c, u32 event, const struct core_said *said)
 	struct core_trace_rec *r = &t->rec[t->written++ & (t->nr - 1)];
 	u32 i;
 
+	KV_BUG_ON(event >= NR_CORE_TRACE);
 	r->ns = c->now;
 	r->event = event;
 	for (i = 0; i < trace_fields[event].nr; i++)
