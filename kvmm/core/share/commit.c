@@ -38,6 +38,7 @@ u32 seq_most(const struct core *c, const struct kv_seq *s)
 /* commit_growth() - entries that its table can still grow by */
 u32 commit_growth(const struct core *c, const struct kv_seq *s)
 {
+	KV_BUG_ON(s->nr_blocks > seq_most(c, s));
 	return seq_most(c, s) - s->nr_blocks;
 }
 
@@ -112,6 +113,8 @@ static bool commit_waits(const struct core *c, const struct kv_domain *d, u64 nr
 bool commit_admits(const struct core *c, const struct kv_seq *s, u32 have,
 		   u32 take)
 {
+	KV_BUG_ON(take > have || have > seq_most(c, s));
+	KV_BUG_ON(s->flags & SEQF_RUNNING);
 	return !commit_waits(c, seq_domain(c, s),
 			     (u64)seq_most(c, s) - have + take);
 }

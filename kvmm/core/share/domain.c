@@ -177,11 +177,13 @@ static void domain_drop_span(struct core *c, u32 first)
 	u32 base = first * core_sizes(c)->blocks_per_extent, i;
 	u32 end = base + c->spans[first].nr_blocks;
 
+	KV_BUG_ON(c->spans[first].nr_open || c->spans[first].nr_cached);
 	part_at(c, c->spans[first].domain)->keep_spans = 1;
 	for (i = base; i < end; i++)
 		if (c->blocks[i].state == BLK_POISON)
 			block_set_state(c, i, BLK_FREE);
 	span_release(c, first);
+	KV_BUG_ON(c->spans[first].nr_extents);
 }
 
 /*
@@ -206,6 +208,8 @@ static void domain_drop_entries(struct core *c, u32 dom)
 			    part_index(c, dom, n))
 				domain_drop_span(c, i);
 		KV_BUG_ON(part->nr_spans);
+		KV_BUG_ON(part->nr_empty || part->nr[BLK_FREE]);
+		KV_BUG_ON(part->used && part->lru_head != CORE_NONE);
 		part->used = 0;
 	}
 }
@@ -221,6 +225,7 @@ void domain_part_init(struct core *c, u32 dom, u32 pool)
 	struct kv_domain *d = &c->domains[dom];
 	struct kv_part *part = part_at(c, part_index(c, dom, pool));
 
+	KV_BUG_ON(pool == CORE_POOL_DEV || !d->dev.block_bytes);
 	part_init(part);
 	part->max_blocks = CORE_NONE;
 	part->block_bytes = CORE_SLOT_HEADER + ALIGN_UP(d->dev.block_bytes, 4096ull);
@@ -234,6 +239,9 @@ void domain_drop(struct core *c, u32 dom)
 	struct kv_domain *d = &c->domains[dom];
 	u32 i;
 
+	KV_BUG_ON(!d->used || d->nr_clients || d->dev.pending_spans);
+	KV_BUG_ON(d->nr_running || d->nr_waiting || d->nr_marked);
+	KV_BUG_ON(d->run_head != CORE_NONE || d->wait_head != CORE_NONE);
 	for (i = lru_next(c, dom); i != CORE_NONE; i = lru_next(c, dom))
 		index_evict(c, i);
 	domain_drop_entries(c, dom);
@@ -241,6 +249,9 @@ void domain_drop(struct core *c, u32 dom)
 		if (c->spans[i].nr_extents && c->spans[i].domain == dom)
 			span_release(c, i);
 	KV_BUG_ON(d->dev.nr_spans || d->dev.reserved);
+	KV_BUG_ON(d->nr_indexed || d->roots != CORE_NONE);
+	KV_BUG_ON(d->soon || d->tails || d->growth || d->nr_shared);
+	KV_BUG_ON(!c->tenants[d->tenant].nr_domains);
 	psi_forget_domain(c, dom);
 	c->tenants[d->tenant].nr_domains--;
 	core_crash(c, CORE_CRASH_domain_drop);
@@ -279,6 +290,8 @@ static void domain_place(struct core *c, u32 dom, u32 tenant,
 {
 	u32 i;
 
+	KV_BUG_ON(c->domains[dom].used || !c->tenants[tenant].used);
+	KV_BUG_ON(fresh->nr_clients || fresh->dev.nr_spans);
 	c->domains[dom] = *fresh;
 	c->domains[dom].tenant = tenant;
 	c->domains[dom].roots = CORE_NONE;
@@ -317,6 +330,7 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 			tenant = tenant_make(c, who);
 		*dom = tenant_domain_slot(c, tenant,
 					  who->quota->max_domains);
+		KV_BUG_ON(*dom == CORE_NONE);
 		if (c->domains[*dom].used)
 			domain_drop(c, *dom);
 	} else {
@@ -325,6 +339,7 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 		domain_drop(c, old);
 		*dom = old;
 	}
+	KV_BUG_ON(c->tenants[tenant].key != who->key);
 	domain_place(c, *dom, tenant, &fresh);
 	return 0;
 }
@@ -440,6 +455,8 @@ int domain_attach(struct core *c, const struct tenant_who *who,
 			return err;
 	}
 	d = &c->domains[*dom];
+	KV_BUG_ON(!d->used || c->tenants[d->tenant].key != who->key);
+	KV_BUG_ON(d->nr_clients >= core_cfg(c)->max_clients);
 	c->tenants[d->tenant].quota = *who->quota;
 	if (!d->nr_clients) {
 		if (req->limits[0].max / d->dev.block_bytes == 0) {
@@ -452,6 +469,7 @@ int domain_attach(struct core *c, const struct tenant_who *who,
 	}
 	d->nr_clients++;
 	c->tenants[d->tenant].nr_clients++;
+	KV_BUG_ON(c->tenants[d->tenant].nr_clients < d->nr_clients);
 	limit_settle(c);
 	return 0;
 }
@@ -460,9 +478,12 @@ void domain_detach(struct core *c, u32 dom)
 {
 	struct kv_domain *d = &c->domains[dom];
 
+	KV_BUG_ON(!d->used || !d->nr_clients);
+	KV_BUG_ON(c->tenants[d->tenant].nr_clients < d->nr_clients);
 	d->nr_clients--;
 	d->left = c->now;
 	limit_settle(c);
+	KV_BUG_ON(!d->nr_clients && (d->emin || d->elow || d->floor));
 	c->tenants[d->tenant].nr_clients--;
 	c->tenants[d->tenant].left = c->now;
 }

@@ -68,6 +68,7 @@ static u32 to_blocks(const struct kv_part *p, u64 bytes)
 /* The part of @bytes in @room, when all domains together want @sum. */
 static u64 in_proportion(u64 bytes, u64 sum, u64 room)
 {
+	KV_BUG_ON(bytes > sum);
 	if (sum <= room)
 		return bytes;
 	return (u64)((unsigned __int128)bytes * room / sum);
@@ -101,6 +102,7 @@ static u64 asked_bytes(const struct core *c, const struct kv_domain *d,
 {
 	const struct kv_tenant *t = &c->tenants[d->tenant];
 
+	KV_BUG_ON(!t->used || !d->nr_clients);
 	return in_proportion(mark_bytes(c, d, which), t->asked[which],
 			     t->quota.max_min);
 }
@@ -158,6 +160,7 @@ static void floor_settle(struct core *c)
 		d->floor = 0;
 		if (!d->used || !d->nr_clients)
 			continue;
+		KV_BUG_ON(!d->weight || d->weight > weights);
 		bytes = pool_online(c) * core_cfg(c)->cache_floor *
 			d->weight / (100 * weights);
 		d->floor = min(to_blocks(&d->dev, bytes), d->dev.max_blocks);
@@ -212,6 +215,7 @@ void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
 	const struct kvmm_limits *l = &req->limits[0];
 	u64 *asked = d->asked_limit;
 
+	KV_BUG_ON(d->nr_clients || d->emin || d->elow);
 	asked[CORE_LIMIT_MIN] = l->min;
 	asked[CORE_LIMIT_LOW] = l->low;
 	asked[CORE_LIMIT_HIGH] = l->high ? l->high : KVMM_LIMIT_MAX;
@@ -225,6 +229,7 @@ void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
 	d->dev.max_blocks = to_blocks(&d->dev, d->dev.max_bytes);
 	d->high_blocks = to_blocks(&d->dev, d->high_bytes);
 	d->weight = (u32)bounded(d, CORE_LIMIT_WEIGHT);
+	KV_BUG_ON(!d->weight || d->weight > CORE_WEIGHT_MAX);
 }
 
 /* Bound a limit to @most, unless an operator set it. */
@@ -247,6 +252,7 @@ bool limit_bound(const struct core *c, struct kv_domain *d)
 	u64 weight = d->weight;
 	bool cut;
 
+	KV_BUG_ON(!c->tenants[d->tenant].used);
 	cut = mark_bound(d, CORE_LIMIT_MIN, &d->min_bytes, q->max_min);
 	cut |= mark_bound(d, CORE_LIMIT_LOW, &d->low_bytes, q->max_min);
 	cut |= mark_bound(d, CORE_LIMIT_WEIGHT, &weight, q->max_weight);
@@ -258,6 +264,7 @@ bool limit_bound(const struct core *c, struct kv_domain *d)
 void limit_inherit(struct kv_domain *d, const struct kv_domain *old,
 		   const struct kvmm_attach_req *req)
 {
+	KV_BUG_ON(!old->used || old->nr_clients);
 	d->by_operator = old->by_operator;
 	memcpy(d->operator_limit, old->operator_limit,
 	       sizeof(d->operator_limit));
@@ -277,6 +284,7 @@ void limit_set_part(struct core *c, u32 dom, u32 pool, u64 bytes)
 {
 	struct kv_part *part = part_at(c, part_index(c, dom, pool));
 
+	KV_BUG_ON(pool == CORE_POOL_DEV);
 	part->max_bytes = bytes ? bytes : KVMM_LIMIT_MAX;
 	part->max_blocks = CORE_NONE;
 	if (part->used && part->max_bytes != KVMM_LIMIT_MAX)
@@ -299,12 +307,15 @@ bool limit_may_lose(const struct kv_domain *d, u32 nr, bool last)
 {
 	u32 keep = last ? d->emin : d->elow;
 
+	KV_BUG_ON(d->emin > d->elow);
 	return (u64)keep + nr <= domain_used(d);
 }
 
 /* Would a domain that holds @held and wants @nr be within memory.min? */
 bool limit_within_min(const struct kv_domain *d, u32 held, u32 nr)
 {
+	KV_BUG_ON(d->emin > d->dev.max_blocks);
+	KV_BUG_ON(d->emin && !d->nr_clients);
 	return d->emin && (u64)held + nr <= d->emin;
 }
 
@@ -320,6 +331,7 @@ u64 limit_share(const struct kv_domain *d)
 {
 	u32 held = domain_held(d);
 
+	KV_BUG_ON(!d->weight || d->weight > CORE_WEIGHT_MAX);
 	if (held <= d->elow)
 		return 0;
 	return ((held - d->elow) * d->dev.block_bytes >> 10) *
@@ -347,6 +359,8 @@ static bool contends(const struct core *c, const struct kv_domain *d)
 	if (!d->used || d->wait_head == CORE_NONE)
 		return false;
 	w = &c->seqs[d->wait_head];
+	KV_BUG_ON(!(w->flags & SEQF_QUEUED) || w->prev != CORE_NONE);
+	KV_BUG_ON(seq_domain(c, w) != d);
 	total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
 	return (u64)domain_held(d) + total <=
 	       min(d->dev.max_blocks, d->high_blocks);
@@ -405,6 +419,8 @@ bool limit_above_high(const struct kv_domain *d)
 /* Without @nr blocks of its cache, would the domain be below its floor? */
 bool limit_cache_floor(const struct kv_domain *d, u32 nr)
 {
+	KV_BUG_ON(d->floor > d->dev.max_blocks);
+	KV_BUG_ON(d->floor && !d->nr_clients);
 	return d->dev.nr[BLK_CACHED] < (u64)d->floor + nr;
 }
 
@@ -417,6 +433,7 @@ u32 limit_cache_spare(const struct kv_domain *d, u32 lost)
 	u64 floor = (u64)d->floor + lost, min = (u64)d->emin + lost;
 	u32 cached = domain_cached(d), used = domain_used(d);
 
+	KV_BUG_ON(cached > used);
 	if (cached <= floor || used <= min)
 		return 0;
 	return (u32)min(cached - floor, used - min);

@@ -148,6 +148,8 @@ static void group_move(struct kv_psi *g, u64 now, u32 from, u32 to)
 {
 	if (from == to)
 		return;
+	KV_BUG_ON(from >= PSI_NR_CLASSES || to >= PSI_NR_CLASSES);
+	KV_BUG_ON(from != PSI_IDLE && !g->nr[from]);
 	group_advance(g, now);
 	g->nr[from]--;
 	g->nr[to]++;
@@ -160,6 +162,9 @@ void psi_task(struct core *c, struct kv_seq *s)
 	u32 class = psi_class_of(c, s, &own);
 	u32 node = own ? PSI_IDLE : class;
 
+	KV_BUG_ON(s->psi_node != PSI_IDLE && s->psi_node != s->psi_domain);
+	KV_BUG_ON(own && class != PSI_STALLED);
+	KV_BUG_ON(!seq_domain(c, s)->used);
 	group_move(&seq_domain(c, s)->psi, c->now, s->psi_domain, class);
 	group_move(&c->head->psi, c->now, s->psi_node, node);
 	s->psi_domain = (u8)class;
@@ -248,6 +253,7 @@ static bool group_level(struct kv_psi *g, u64 now)
 	const u64 *total = g->total[CORE_PSI_MEMORY];
 	u32 level = 0, was = g->level;
 
+	KV_BUG_ON(was > 2);
 	if (now - g->level_since < PSI_LEVEL_NS)
 		return false;
 	if (total[PSI_FULL] - g->level_total[PSI_FULL] >= PSI_LEVEL_MIN)
@@ -280,6 +286,7 @@ static u64 trigger_growth(struct kv_trigger *t, u64 now, u64 total)
 {
 	u64 elapsed = now - t->start, growth = total - t->start_total;
 
+	KV_BUG_ON(total < t->start_total);
 	if (elapsed > t->window_ns) {
 		t->start = now;
 		t->start_total = total;
@@ -293,6 +300,7 @@ static u64 trigger_growth(struct kv_trigger *t, u64 now, u64 total)
 
 static struct kv_psi *trigger_group(struct core *c, const struct kv_trigger *t)
 {
+	KV_BUG_ON(t->domain != CORE_NONE && !c->domains[t->domain].used);
 	return t->domain == CORE_NONE ? &c->head->psi :
 					&c->domains[t->domain].psi;
 }
@@ -301,6 +309,8 @@ static void trigger_look(struct core *c, struct kv_trigger *t)
 {
 	struct kv_psi *g = trigger_group(c, t);
 
+	KV_BUG_ON(t->res >= PSI_NR_RES || t->kind >= PSI_NR_KINDS);
+	KV_BUG_ON(t->threshold_ns > t->window_ns);
 	group_advance(g, c->now);
 	if (trigger_growth(t, c->now, g->total[t->res][t->kind]) <
 	    t->threshold_ns)

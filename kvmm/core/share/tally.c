@@ -28,6 +28,7 @@ static void tally_node(struct core *c, struct kv_seq *s, u32 *root, u32 node,
 {
 	if (!(s->flags & flag) == !in)
 		return;
+	KV_BUG_ON(node == NODE_ORDER && (s->flags & SEQF_QUEUED));
 	s->flags ^= flag;
 	if (in)
 		order_add(c, root, seq_index(c, s), node);
@@ -54,12 +55,18 @@ void seq_tally(struct core *c, struct kv_seq *s)
 	u32 soon = resident ? wmark_seq(c, s) : 0;
 	bool marked = resident && s->state == KVMM_SEQ_MARKED;
 
+	KV_BUG_ON(cl->promised < s->in_pages || d->soon < s->in_soon);
+	KV_BUG_ON(cl->nr_marked < s->in_marked);
+	KV_BUG_ON(s->domain != cl->domain || soon > 2);
+	/* A reserved block waits for the copy of its tail. */
+	KV_BUG_ON((s->flags & SEQF_COPY) && !s->reserved);
 	cl->promised += pages - s->in_pages;
 	s->in_pages = pages;
 	d->soon += soon - s->in_soon;
 	s->in_soon = (u8)soon;
 	cl->nr_marked += (u32)marked - s->in_marked;
 	s->in_marked = marked;
+	KV_BUG_ON(d->soon > 2 * d->nr_running || d->nr_marked < s->in_marked);
 	tally_node(c, s, &d->ready_root, NODE_ORDER, SEQF_IN_READY, ready);
 	/* An old refusal is not removed here: see growth_waits(). */
 	tally_node(c, s, &d->refused_root, NODE_REFUSED, SEQF_IN_REFUSED,

@@ -89,9 +89,12 @@ static void tenant_drop(struct core *c, u32 t)
 {
 	u32 i;
 
+	KV_BUG_ON(!c->tenants[t].used || c->tenants[t].nr_clients);
+	KV_BUG_ON(c->tenants[t].ghosts);
 	for_each_domain(c, i)
 		if (c->domains[i].tenant == t)
 			domain_drop(c, i);
+	KV_BUG_ON(c->tenants[t].nr_domains || !c->head->nr_tenants);
 	for (i = 0; i < core_sizes(c)->nr_extents; i++)
 		if (c->extents[i].backed && c->extents[i].tenant == t)
 			extent_release(c, i);
@@ -147,6 +150,7 @@ u32 tenant_domain_slot(const struct core *c, u32 t, u32 max)
 	u32 own = t == CORE_NONE ? CORE_NONE : idle_domain_of(c, t);
 	u32 i;
 
+	KV_BUG_ON(t != CORE_NONE && !c->tenants[t].used);
 	if (t != CORE_NONE && c->tenants[t].nr_domains >= max)
 		return own;
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
@@ -188,6 +192,7 @@ u32 tenant_make(struct core *c, const struct tenant_who *who)
 	u32 i = tenant_slot(c, who->quota->named);
 	struct kv_tenant *t = &c->tenants[i];
 
+	KV_BUG_ON(i == CORE_NONE);
 	if (t->used)
 		tenant_drop(c, i);
 	memset(t, 0, sizeof(*t));
@@ -196,6 +201,7 @@ u32 tenant_make(struct core *c, const struct tenant_who *who)
 	memcpy(t->secret, who->secret, CORE_SECRET_LEN);
 	core_crash(c, CORE_CRASH_tenant_make);
 	t->used = 1;
+	KV_BUG_ON(c->head->nr_tenants >= core_cfg(c)->max_tenants);
 	c->head->nr_tenants++;
 	return i;
 }

@@ -65,6 +65,7 @@ const char *core_cause_text(u32 cause)
  */
 void why_note(struct core *c, u32 wait, u32 dom)
 {
+	KV_BUG_ON(wait >= NR_CORE_WAITS);
 	c->wait = wait;
 	c->wait_dom = dom;
 }
@@ -97,6 +98,8 @@ static u32 wait_of(const struct core *c, const struct kv_seq *s,
 /* @since changes only when the reason changes. */
 static void wait_set(struct core *c, struct kv_seq *s, u32 wait, u32 dom)
 {
+	KV_BUG_ON(dom < core_cfg(c)->max_domains ? !c->domains[dom].used :
+							   dom != CORE_NONE);
 	if (s->wait.why != wait)
 		s->wait.since = c->now;
 	s->wait.why = wait;
@@ -119,12 +122,14 @@ int verdict_errno(enum verdict verdict)
 		[WAITS_NOT]	= -EDQUOT,
 	};
 
+	KV_BUG_ON((u32)verdict >= ARRAY_SIZE(err));
 	return err[verdict];
 }
 
 /* why_refused() - admit_one() refused the sequence with @verdict */
 void why_refused(struct core *c, struct kv_seq *s, enum verdict verdict)
 {
+	KV_BUG_ON(verdict == ROOM_NOW || (s->flags & SEQF_RUNNING));
 	wait_set(c, s, c->wait ? c->wait : wait_of(c, s, verdict),
 		 c->wait_dom);
 }
@@ -134,6 +139,7 @@ void why_held(struct core *c, u32 dom, u32 for_dom)
 {
 	u32 i = c->domains[dom].wait_head;
 
+	KV_BUG_ON(dom == for_dom || !c->domains[for_dom].used);
 	if (i != CORE_NONE)
 		wait_set(c, &c->seqs[i], CORE_WAIT_share, for_dom);
 }
@@ -143,6 +149,7 @@ void why_marked(struct core *c, struct kv_seq *s, const struct kv_seq *want)
 {
 	struct kv_taken *t = &s->taken;
 
+	KV_BUG_ON(s->state != KVMM_SEQ_MARKED);
 	t->by_domain = c->taker;
 	t->by_serial = c->taker < core_cfg(c)->max_domains ?
 		       c->domains[c->taker].serial : 0;
@@ -155,6 +162,8 @@ void why_taken(struct core *c, struct kv_seq *s, bool kept)
 {
 	struct kv_taken *t = &s->taken;
 
+	KV_BUG_ON(s->trimmed > s->nr_blocks || s->valid_len > s->cover);
+	KV_BUG_ON(s->cause >= NR_CORE_CAUSES);
 	/*
 	 * It was not admitted since the last time: what was kept is lost now,
 	 * too.
@@ -179,6 +188,7 @@ void why_back(struct core *c, struct kv_seq *s)
 {
 	struct kv_taken *t = &s->taken;
 
+	KV_BUG_ON(!(s->flags & SEQF_RUNNING) || (s->flags & SEQF_QUEUED));
 	s->wait.why = CORE_WAIT_nothing;
 	if (!t->when || t->back)
 		return;

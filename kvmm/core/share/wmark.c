@@ -133,6 +133,8 @@ static bool reclaim_one(struct core *c, u32 dom, u32 *next)
 		return true;
 	if (blk == CORE_NONE)
 		return false;
+	KV_BUG_ON(c->blocks[blk].state != BLK_CACHED ||
+		  c->blocks[blk].domain != dom);
 	*next = lru_after(c, blk);
 	/* An evicted block of an isolated span would be no room. */
 	if (!demote_ahead(c, dom, blk) || !limit_may_lose(d, 1, true) ||
@@ -164,6 +166,7 @@ static void reclaim_domain(struct core *c, u32 dom)
 		return;
 	c->taker = dom;
 	/* Spans that become empty are needed here, so they stay. */
+	KV_BUG_ON(d->dev.keep_spans);
 	d->dev.keep_spans = 1;
 	next = lru_next(c, dom);
 	for (n = 0; n < RECLAIM_BATCH && wmark_room(d) < w.high; n++)
