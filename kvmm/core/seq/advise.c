@@ -53,6 +53,7 @@ int retain_advise(struct kv_seq *s, const struct kvmm_advise_arg *a)
 
 	if (a->retain > KVMM_RETAIN_HIGH || new.from >= new.to)
 		return -EINVAL;
+	KV_BUG_ON(s->nr_retains > SEQ_RETAINS);
 	for (i = 0; i < s->nr_retains; i++)
 		if (s->retains[i].from < new.from || s->retains[i].to > new.to)
 			kept[nr++] = s->retains[i];
@@ -80,6 +81,7 @@ u32 retain_class(const struct core *c, const struct kv_seq *s, u32 idx)
 {
 	u32 at = idx * seq_domain(c, s)->block_tokens, i;
 
+	KV_BUG_ON(s->nr_retains > SEQ_RETAINS || idx >= s->nr_blocks);
 	for (i = s->nr_retains; i--;)
 		if (at >= s->retains[i].from && at < s->retains[i].to)
 			break;
@@ -95,6 +97,8 @@ static u32 own_name(const struct core *c, kv_pte_t pte)
 {
 	u32 i = pte_block(pte);
 
+	KV_BUG_ON(pte_is_entry(pte) ? !c->entries_low[i].refs :
+				      !c->blocks[i].nr_map);
 	if (pte_is_entry(pte))
 		return c->entries_low[i].refs == 1 ?
 		       index_node(c, REF_ENTRY | i) : CORE_NONE;
@@ -157,6 +161,7 @@ void advise_close(struct core *c, struct kv_seq *s)
 {
 	u32 i, node;
 
+	KV_BUG_ON(s->nr_steps || s->trimmed > s->nr_blocks);
 	if (s->flags & SEQF_RETAIN)
 		retain_settle(c, s);
 	if (s->keep_until > c->now)

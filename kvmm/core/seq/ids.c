@@ -12,7 +12,10 @@ void seq_drop_ids(struct core *c, struct kv_seq *s)
 	struct core_head *h = c->head;
 	u32 page = s->id_head, next;
 
+	KV_BUG_ON((page == CORE_NONE) != (s->id_tail == CORE_NONE));
 	for (; page != CORE_NONE; page = next) {
+		KV_BUG_ON(!c->clients[s->client].nr_idpages);
+		KV_BUG_ON(h->nr_free_idpages >= core_sizes(c)->nr_idpages);
 		c->clients[s->client].nr_idpages--;
 		next = c->idpages[page].next;
 		c->idpages[page].next = h->free_idpage;
@@ -30,6 +33,11 @@ static u32 id_page_get(struct core *c, struct kv_seq *s)
 	struct core_head *h = c->head;
 	u32 page = h->free_idpage;
 
+	KV_BUG_ON(page == CORE_NONE || !h->nr_free_idpages);
+	KV_BUG_ON(c->clients[s->client].nr_idpages >= ids_share(c));
+	KV_BUG_ON(s->id_tail != CORE_NONE &&
+		  (c->idpages[s->id_tail].next != CORE_NONE ||
+		   c->idpages[s->id_tail].nr != CORE_ID_PAGE));
 	h->free_idpage = c->idpages[page].next;
 	h->nr_free_idpages--;
 	c->clients[s->client].nr_idpages++;
@@ -63,6 +71,7 @@ int ids_append(struct core *c, struct kv_seq *s, const u32 *ids, u32 nr)
 {
 	u32 room = 0, take, page = s->id_tail;
 
+	KV_BUG_ON((page == CORE_NONE) != !s->nr_ids);
 	if (page != CORE_NONE)
 		room = CORE_ID_PAGE - c->idpages[page].nr;
 	if (nr > room && DIV_ROUND_UP(nr - room, CORE_ID_PAGE) >
@@ -95,6 +104,7 @@ void ids_next(const struct core *c, struct id_cursor *cur, u32 *out,
 		const struct kv_idpage *p = &c->idpages[cur->page];
 		u32 take = min(nr, p->nr - cur->pos);
 
+		KV_BUG_ON(cur->page == CORE_NONE || cur->pos >= p->nr);
 		memcpy(out, p->id + cur->pos, 4 * take);
 		out += take;
 		nr -= take;

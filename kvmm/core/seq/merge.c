@@ -28,6 +28,8 @@ void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin)
 	struct kv_block *b = &c->blocks[old];
 
 	KV_BUG_ON(block_refcount(b) != 1 || b->nr_map != 1);
+	KV_BUG_ON(old == twin || c->blocks[twin].domain != b->domain);
+	KV_BUG_ON(!(c->blocks[twin].flags & BLKF_INDEXED));
 	if (c->clients[s->client].nr_unacked || block_is_claimed(c, twin) ||
 	    !seq_hold(c, s, old))
 		return;

@@ -16,11 +16,15 @@
  */
 static void seq_lose(struct core *c, struct kv_seq *s, u32 state, int reason)
 {
+	KV_BUG_ON(s->state == KVMM_SEQ_CLOSED || s->state == KVMM_SEQ_FAILED);
+	KV_BUG_ON(s->nr_steps || (state == KVMM_SEQ_FAILED) != !!reason);
 	if (s->state != KVMM_SEQ_MARKED)
 		s->epoch++;
 	core_count(c, CORE_EV_recompute_tokens, s->valid_len);
 	s->lost_len = s->valid_len;
 	seq_strip(c, s);
+	KV_BUG_ON(s->nr_blocks || s->reserved);
+	KV_BUG_ON(s->flags & (SEQF_RUNNING | SEQF_QUEUED));
 	s->flags &= ~(SEQF_MATCHED | SEQF_SWAPPED | SEQF_PAGEDOUT |
 		      SEQF_REFUSED);
 	s->flags |= SEQF_PREEMPTED;
@@ -104,6 +108,8 @@ void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
 	do {
 		struct kv_seq *m = &c->seqs[i];
 
+		KV_BUG_ON(m->family != s->family || m->domain != s->domain);
+		KV_BUG_ON(c->seqs[m->fam_next].fam_prev != i);
 		if (m->state == KVMM_SEQ_READY) {
 			m->state = KVMM_SEQ_MARKED;
 			m->epoch++;

@@ -18,9 +18,13 @@ static void wait_link(struct core *c, struct kv_seq *s)
 	u32 i = seq_index(c, s);
 	u32 after = order_prev(c, d->wait_root, s, NODE_ORDER);
 
+	KV_BUG_ON(s->prev != CORE_NONE || s->next != CORE_NONE);
 	order_add(c, &d->wait_root, i, NODE_ORDER);
 	s->prev = after;
 	s->next = after == CORE_NONE ? d->wait_head : c->seqs[after].next;
+	KV_BUG_ON(s->next == CORE_NONE ? d->wait_tail != after :
+					       c->seqs[s->next].prev != after);
+	KV_BUG_ON(s->next != CORE_NONE && !seq_before(s, &c->seqs[s->next]));
 	if (s->prev == CORE_NONE)
 		d->wait_head = i;
 	else
@@ -45,6 +49,9 @@ void wait_add(struct core *c, struct kv_seq *s)
 	struct kv_domain *d = seq_domain(c, s);
 	u32 i = seq_index(c, s);
 
+	KV_BUG_ON(s->flags & (SEQF_QUEUED | SEQF_RUNNING));
+	KV_BUG_ON(d->age_tail != CORE_NONE &&
+		  c->seqs[d->age_tail].age_next != CORE_NONE);
 	wait_link(c, s);
 	s->age_next = CORE_NONE;
 	s->age_prev = d->age_tail;
@@ -64,6 +71,10 @@ void wait_del(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
 
+	KV_BUG_ON(!(s->flags & SEQF_QUEUED) || !d->nr_waiting);
+	KV_BUG_ON((s->flags & SEQF_SWAPPED) && !d->nr_swapped);
+	KV_BUG_ON(s->age_prev == CORE_NONE ? d->age_head != seq_index(c, s) :
+		  c->seqs[s->age_prev].age_next != seq_index(c, s));
 	wait_unlink(c, s);
 	if (s->age_prev == CORE_NONE)
 		d->age_head = s->age_next;
@@ -76,6 +87,8 @@ void wait_del(struct core *c, struct kv_seq *s)
 	s->flags &= ~SEQF_QUEUED;
 	d->nr_swapped -= !!(s->flags & SEQF_SWAPPED);
 	d->nr_waiting--;
+	KV_BUG_ON((d->wait_head == CORE_NONE) != !d->nr_waiting);
+	KV_BUG_ON((d->age_head == CORE_NONE) != !d->nr_waiting);
 	domain_kick(d);
 }
 
@@ -101,6 +114,8 @@ void run_add(struct core *c, struct kv_seq *s)
 	struct kv_domain *d = seq_domain(c, s);
 	u32 i = seq_index(c, s);
 
+	KV_BUG_ON(s->flags & (SEQF_QUEUED | SEQF_RUNNING));
+	KV_BUG_ON(s->prev != CORE_NONE || s->next != CORE_NONE);
 	list_add_tail_idx(c->seqs, d->run_head, d->run_tail, i);
 	s->flags |= SEQF_RUNNING;
 	d->nr_running++;
@@ -112,6 +127,8 @@ void run_del(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
 
+	KV_BUG_ON(!(s->flags & SEQF_RUNNING) || !d->nr_running);
+	KV_BUG_ON(d->growth < commit_growth(c, s));
 	list_del_idx(c->seqs, d->run_head, d->run_tail, seq_index(c, s));
 	s->flags &= ~SEQF_RUNNING;
 	d->nr_running--;
@@ -124,6 +141,7 @@ void run_del(struct core *c, struct kv_seq *s)
 	/* A restored sequence is spared for a while, and the victims behind it (reclaim.c). */
 	if (s->flags & SEQF_PREEMPTED)
 		core_kick_promised(c, s->domain);
+	KV_BUG_ON((d->run_head == CORE_NONE) != !d->nr_running);
 }
 
 /* ---- restoring ---- */
@@ -133,6 +151,8 @@ void fill_wait(struct core *c, struct kv_seq *s, u32 entry)
 {
 	u32 i = seq_index(c, s), *head = &c->entries_low[entry].waiters;
 
+	KV_BUG_ON(s->fill_on != CORE_NONE);
+	KV_BUG_ON(c->entries_low[entry].domain != s->domain);
 	s->fill_on = entry;
 	s->fill_prev = CORE_NONE;
 	s->fill_next = *head;
@@ -146,6 +166,8 @@ void fill_wait_end(struct core *c, struct kv_seq *s)
 {
 	if (s->fill_on == CORE_NONE)
 		return;
+	KV_BUG_ON(s->fill_prev == CORE_NONE &&
+		  c->entries_low[s->fill_on].waiters != seq_index(c, s));
 	if (s->fill_prev != CORE_NONE)
 		c->seqs[s->fill_prev].fill_next = s->fill_next;
 	else

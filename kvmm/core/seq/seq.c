@@ -108,6 +108,8 @@ static struct kv_seq *seq_alloc(struct core *c, u32 client)
 		return NULL;
 	i = client * core_cfg(c)->max_seqs + cl->free_seq;
 	s = &c->seqs[i];
+	KV_BUG_ON(cl->free_seq >= cl->max_seqs || cl->nr_seqs >= cl->max_seqs);
+	KV_BUG_ON(s->state != KVMM_SEQ_CLOSED || s->flags);
 	cl->free_seq = s->next;
 	cl->nr_seqs++;
 
@@ -134,6 +136,10 @@ static void seq_free(struct core *c, struct kv_seq *s)
 {
 	struct kv_client *cl = &c->clients[s->client];
 
+	KV_BUG_ON(s->state != KVMM_SEQ_CLOSED || !cl->nr_seqs);
+	KV_BUG_ON(s->nr_blocks || s->first_page != CORE_NONE);
+	KV_BUG_ON(c->seqs[s->fam_prev].fam_next != seq_index(c, s) ||
+		  c->seqs[s->fam_next].fam_prev != seq_index(c, s));
 	c->seqs[s->fam_prev].fam_next = s->fam_next;
 	c->seqs[s->fam_next].fam_prev = s->fam_prev;
 	if (!++s->generation)
@@ -215,6 +221,8 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	struct kv_seq *k = seq_alloc(c, s->client);
 
 	KV_BUG_ON(!k);
+	KV_BUG_ON(k->domain != s->domain || c->seqs[s->fam_next].fam_prev !=
+						      seq_index(c, s));
 	table_copy(c, s, k);
 	k->fam_next = s->fam_next;
 	k->fam_prev = seq_index(c, s);
@@ -323,6 +331,7 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 	}
 	/* Blocks that no free block covers yet are granted as growth later, if at all. */
 	lost = span_cover_promises(c, s->domain);
+	KV_BUG_ON(lost > s->reserved || lost > s->resv_blocks);
 	s->reserved -= lost;
 	s->resv_blocks -= lost;
 	d->dev.reserved -= lost;
@@ -330,6 +339,7 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 
 void seq_drop_reservation(struct core *c, struct kv_seq *s)
 {
+	KV_BUG_ON(seq_domain(c, s)->dev.reserved < s->reserved);
 	seq_domain(c, s)->dev.reserved -= s->reserved;
 	if (s->reserved)
 		core_kick(c);	/* spans that covered it may go */
@@ -350,6 +360,7 @@ u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr)
 	u32 lack = s->resv_blocks > nr ? s->resv_blocks - nr : 0;
 	u32 keep = min(s->reserved, lack);
 
+	KV_BUG_ON(seq_domain(c, s)->dev.reserved < s->reserved);
 	if (keep < s->reserved) {
 		seq_domain(c, s)->dev.reserved -= s->reserved - keep;
 		core_kick(c);	/* spans that covered it may go */
@@ -362,6 +373,7 @@ u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr)
 
 void seq_promise_put(struct kv_seq *s, u32 keep)
 {
+	KV_BUG_ON(s->reserved != keep || s->resv_blocks);
 	if (keep)
 		s->resv_blocks = s->nr_blocks + keep;
 	if (s->dirty >= s->nr_blocks)
@@ -373,6 +385,7 @@ void seq_trim_to_cover(struct core *c, struct kv_seq *s)
 {
 	u32 want = tokens_to_blocks(seq_domain(c, s), s->cover);
 
+	KV_BUG_ON(s->valid_len > s->cover);
 	if (s->nr_blocks > want) {
 		core_count(c, CORE_EV_pgrollback, s->nr_blocks - want);
 		seq_unmap_from(c, s, want);
@@ -390,6 +403,7 @@ void seq_strip(struct core *c, struct kv_seq *s)
 	if (s->flags & SEQF_QUEUED)
 		wait_del(c, s);
 	if (s->state == KVMM_SEQ_MARKED) {
+		KV_BUG_ON(!seq_domain(c, s)->nr_marked);
 		seq_domain(c, s)->nr_marked--;
 		core_kick(c);	/* the sequence that it was taken for waits */
 	}

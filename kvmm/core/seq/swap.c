@@ -85,6 +85,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	struct kv_domain *d = seq_domain(c, s);
 	u32 i;
 
+	KV_BUG_ON(s->nr_steps || !d->nr_marked);
 	run_del(c, s);
 	d->nr_marked--;
 	core_kick(c);	/* the sequence that it is taken for waits */
@@ -101,6 +102,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 		entry_touch(c, entry);
 		table_set_entry(c, s, i, entry);
 		block_unmap(c, blk);
+		KV_BUG_ON(c->entries_low[entry].domain != s->domain);
 	}
 	s->state = KVMM_SEQ_SWAPPED;
 	s->flags |= SEQF_SWAPPED | SEQF_PREEMPTED | SEQF_MATCHED;
@@ -202,6 +204,8 @@ int swap_advise(struct core *c, struct kv_seq *s, u32 advice)
 {
 	if (advice == KVMM_ADV_WILLNEED) {
 		if (s->flags & SEQF_PAGEDOUT) {
+			KV_BUG_ON(s->state != KVMM_SEQ_SWAPPED || s->nr_steps);
+			KV_BUG_ON(!(s->flags & SEQF_SWAPPED));
 			s->flags &= ~SEQF_PAGEDOUT;
 			/* It waits from now on; its client asks for it, so it is not idle. */
 			s->since = c->now;
