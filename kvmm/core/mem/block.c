@@ -125,9 +125,12 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 	bool isolated = span_is_isolated(sp);
 	u32 used;
 
+	KV_BUG_ON(!sp->nr_extents || !p->nr[from]);
 	p->nr[from]--;
 	p->nr[to]++;
 	if (from == BLK_CACHED) {
+		KV_BUG_ON(!sp->nr_cached);
+		KV_BUG_ON(isolated && !p->isolated_cached);
 		sp->nr_cached--;
 		p->isolated_cached -= isolated;
 	}
@@ -135,9 +138,12 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 		sp->nr_cached++;
 		p->isolated_cached += isolated;
 	}
+	KV_BUG_ON(from == BLK_OPEN && !sp->nr_open);
 	sp->nr_open -= from == BLK_OPEN;
 	sp->nr_open += to == BLK_OPEN;
 	if (from == BLK_FREE) {
+		KV_BUG_ON(!sp->nr_free);
+		KV_BUG_ON(isolated && !p->isolated_free);
 		sp->nr_free--;
 		/*
 		 * An isolated span allocates no block, but its device may be
@@ -154,6 +160,8 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 		sp->nr_free++;
 		p->isolated_free += isolated;
 	}
+	KV_BUG_ON(sp->nr_free + sp->nr_cached + sp->nr_open > sp->nr_blocks);
+	KV_BUG_ON(p->isolated_free > p->nr[BLK_FREE]);
 }
 
 /* The slot's next content is new.  The free list is doubly linked. */
@@ -163,8 +171,11 @@ static void slot_given_back(struct core *c, u32 blk)
 
 	b->written++;
 	b->prev = CORE_NONE;
-	if (b->next != CORE_NONE)
-		c->blocks[b->next].prev = blk;
+	if (b->next == CORE_NONE)
+		return;
+	KV_BUG_ON(c->blocks[b->next].state != BLK_FREE);
+	KV_BUG_ON(c->blocks[b->next].prev != CORE_NONE);
+	c->blocks[b->next].prev = blk;
 }
 
 /* The block is FREE now: put it on the list of its span. */
@@ -174,6 +185,9 @@ static void block_give_back(struct core *c, struct kv_span *sp, u32 blk,
 	struct kv_block *b = &c->blocks[blk];
 
 	KV_BUG_ON(block_refcount(b) || b->nr_src);
+	KV_BUG_ON(b->flags & (BLKF_MOVING | BLKF_TARGET));
+	/* nr_free counts the block already. */
+	KV_BUG_ON((sp->nr_free == 1) != (sp->free_head == CORE_NONE));
 	if (b->entry != CORE_NONE)
 		entry_forget_dev(c, blk);
 	b->flags = 0;
@@ -192,6 +206,7 @@ static void block_condemn(struct core *c, u32 blk, u32 from)
 	struct kv_block *b = &c->blocks[blk];
 
 	KV_BUG_ON(block_refcount(b) || b->nr_src);
+	KV_BUG_ON(b->flags & (BLKF_MOVING | BLKF_TARGET));
 	if (b->entry != CORE_NONE)
 		entry_forget_dev(c, blk);
 	b->flags &= BLKF_BAD;
@@ -215,6 +230,7 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 
 	if (state == BLK_FREE && from != BLK_POISON && device_is_bad(c, blk))
 		state = BLK_POISON;
+	KV_BUG_ON(sp->domain != b->domain);
 	KV_BUG_ON(!(block_may_become[from] & BIT(state)));
 	block_count(c, sp, from, state);
 	if (life_is_sampled(c, blk))
@@ -262,10 +278,15 @@ u32 block_take(struct core *c, u32 first, u32 state)
 	u32 blk = c->spans[first].free_head;
 	struct kv_block *b = &c->blocks[blk];
 
+	KV_BUG_ON(blk == CORE_NONE || b->entry != CORE_NONE);
+	/* slot_take() takes the blocks of lower pools. */
+	KV_BUG_ON(part_pool(c, b->domain));
 	KV_BUG_ON(b->state != BLK_FREE || block_refcount(b));
 	c->spans[first].free_head = b->next;
 	b->next = CORE_NONE;
 	block_set_state(c, blk, state);
+	KV_BUG_ON((c->spans[first].free_head == CORE_NONE) !=
+		  !c->spans[first].nr_free);
 	return blk;
 }
 
@@ -283,6 +304,8 @@ static inline void block_count_shared(struct core *c, const struct kv_block *b,
 
 	if (b->state != BLK_OPEN && before > 1 && b->nr_map > 1)
 		return;
+	KV_BUG_ON(before > 1 && !d->nr_shared);
+	KV_BUG_ON(b->state == BLK_OPEN && d->tails < as_shared(before));
 	d->nr_shared += (u32)(b->nr_map > 1) - (before > 1);
 	if (b->state == BLK_OPEN)
 		d->tails += as_shared(b->nr_map) - as_shared(before);
@@ -299,6 +322,7 @@ void block_map(struct core *c, u32 blk)
 		lru_del(c, blk);
 		block_set_state(c, blk, BLK_SEALED);
 	}
+	KV_BUG_ON(b->state == BLK_FREE || b->state == BLK_POISON);
 }
 
 /**
@@ -308,7 +332,7 @@ void block_map(struct core *c, u32 blk)
 void block_map_many(struct core *c, struct kv_domain *d, const kv_pte_t *pte,
 		    u32 n, u32 nr)
 {
-	u32 shared = 0, i;
+	u32 dom = (u32)(d - c->domains), shared = 0, i;
 
 	for (i = 0; i < n; i++) {
 		struct kv_block *b = &c->blocks[pte_block(pte[i])];
@@ -316,6 +340,7 @@ void block_map_many(struct core *c, struct kv_domain *d, const kv_pte_t *pte,
 		if (!pte_is_present(pte[i]))
 			continue;
 		KV_BUG_ON(!b->nr_map);
+		KV_BUG_ON(b->domain != dom);
 		b->nr_map += nr;
 		if (b->state == BLK_OPEN)
 			block_count_shared(c, b, b->nr_map - nr);
@@ -370,6 +395,7 @@ void block_put_index(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
 
+	KV_BUG_ON(!(b->flags & BLKF_INDEXED) || b->state == BLK_FREE);
 	b->flags &= (u8)~BLKF_INDEXED;
 	if (!b->nr_map)
 		block_release(c, blk);
@@ -379,6 +405,7 @@ void block_put_index(struct core *c, u32 blk)
 void block_copy_get(struct core *c, u32 blk)
 {
 	KV_BUG_ON(c->blocks[blk].nr_copy == BLOCK_COPY_MAX);
+	KV_BUG_ON(c->blocks[blk].state == BLK_FREE);
 	c->blocks[blk].nr_copy++;
 }
 
@@ -416,6 +443,7 @@ void block_filled(struct core *c, u32 blk)
 	struct kv_block *b = &c->blocks[blk];
 	const struct kv_domain *d = &c->domains[b->domain];
 
+	KV_BUG_ON(b->state != BLK_LIMBO || b->nr_ids > d->block_tokens);
 	if (b->nr_map && b->nr_ids < d->block_tokens) {
 		block_set_state(c, blk, BLK_OPEN);
 		/*
@@ -447,6 +475,8 @@ u64 block_offset(const struct core *c, u32 blk)
 /* An open step copies from the block. */
 void block_src_get(struct core *c, u32 blk)
 {
+	KV_BUG_ON(c->blocks[blk].state == BLK_FREE);
+	KV_BUG_ON(c->blocks[blk].nr_src == BIT(BLOCK_SRC_BITS) - 1);
 	c->blocks[blk].nr_src++;
 }
 

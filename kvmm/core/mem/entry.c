@@ -22,6 +22,7 @@ void host_list_add(struct core *c, u32 entry)
 	struct kv_entry *e = &c->entries_low[entry];
 	struct kv_part *part = host_part(c, e->domain);
 
+	KV_BUG_ON((e->flags & ENTF_LRU) || e->host == CORE_NONE);
 	list_add_tail_idx(c->entries_low, part->lru_head, part->lru_tail, entry);
 	e->flags |= ENTF_LRU;
 }
@@ -37,6 +38,7 @@ static void host_list_del(struct core *c, u32 entry)
 		part->write_next = e->next;
 	list_del_idx(c->entries_low, part->lru_head, part->lru_tail, entry);
 	e->flags &= (u8)~ENTF_LRU;
+	KV_BUG_ON((part->lru_head == CORE_NONE) != (part->lru_tail == CORE_NONE));
 }
 
 /* The entry was used: make it the newest of its list. */
@@ -62,6 +64,7 @@ u32 entry_alloc(struct core *c, u32 dom)
 	if (i == CORE_NONE)
 		return CORE_NONE;
 	e = &c->entries_low[i];
+	KV_BUG_ON(!c->head->nr_free_entries || e->domain != ENTRY_UNUSED);
 	c->head->free_entry = e->next;
 	c->head->nr_free_entries--;
 	generation = e->generation;
@@ -85,6 +88,8 @@ void host_slot_put(struct core *c, u32 entry)
 
 	if (e->host == CORE_NONE)
 		return;
+	KV_BUG_ON(c->blocks[e->host].domain !=
+		  part_index(c, e->domain, CORE_POOL_HOST));
 	host_list_del(c, entry);
 	block_set_state(c, e->host, BLK_FREE);
 	e->host = CORE_NONE;
@@ -97,6 +102,8 @@ void area_slot_put(struct core *c, u32 entry)
 
 	if (e->area == CORE_NONE)
 		return;
+	KV_BUG_ON(part_domain(c, c->blocks[e->area].domain) != e->domain);
+	KV_BUG_ON(e->io == ENT_READ || e->io == ENT_WRITE);
 	block_set_state(c, e->area, BLK_FREE);
 	e->area = CORE_NONE;
 	e->flags &= (u8)~ENTF_AREA;
@@ -124,9 +131,12 @@ void entry_settle(struct core *c, u32 entry)
 		return;
 	host_slot_put(c, entry);
 	area_slot_put(c, entry);
+	KV_BUG_ON(e->flags & ~(ENTF_LOST | ENTF_PARTIAL));
+	KV_BUG_ON(e->waiters != CORE_NONE || e->moving);
 	core_crash(c, CORE_CRASH_entry_settle);
 	e->next = c->head->free_entry;
 	c->head->free_entry = entry;
+	KV_BUG_ON(c->head->nr_free_entries == core_sizes(c)->nr_entries);
 	c->head->nr_free_entries++;
 	e->domain = ENTRY_UNUSED;
 }
@@ -144,6 +154,7 @@ void entry_index(struct core *c, u32 entry)
 	struct kv_entry *e = &c->entries_low[entry];
 
 	KV_BUG_ON(e->flags & (ENTF_INDEXED | ENTF_PARTIAL));
+	KV_BUG_ON(e->dev == CORE_NONE || c->blocks[e->dev].entry != entry);
 	e->flags |= ENTF_INDEXED;
 	index_move(c, e->dev, REF_ENTRY | entry);
 }
@@ -169,9 +180,13 @@ void entry_drop(struct core *c, u32 entry)
 /* The device computed the content again: index the block, keep the entry. */
 void entry_adopt(struct core *c, u32 entry, u32 blk)
 {
+	struct kv_entry *e = &c->entries_low[entry];
+
+	KV_BUG_ON(!(e->flags & ENTF_INDEXED) || e->dev != CORE_NONE);
+	KV_BUG_ON(c->blocks[blk].entry != CORE_NONE);
 	index_move(c, REF_ENTRY | entry, blk);
-	c->entries_low[entry].flags &= (u8)~ENTF_INDEXED;
-	c->entries_low[entry].dev = blk;
+	e->flags &= (u8)~ENTF_INDEXED;
+	e->dev = blk;
 	c->blocks[blk].entry = entry;
 }
 
@@ -180,6 +195,7 @@ void entry_forget_dev(struct core *c, u32 blk)
 {
 	u32 entry = c->blocks[blk].entry;
 
+	KV_BUG_ON(entry == CORE_NONE || c->entries_low[entry].dev != blk);
 	c->blocks[blk].entry = CORE_NONE;
 	c->entries_low[entry].dev = CORE_NONE;
 	entry_settle(c, entry);

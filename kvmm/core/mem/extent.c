@@ -28,6 +28,7 @@ static void extent_tell(struct core *c, u32 client, u32 e)
 	struct kv_extent *x = &c->extents[e];
 	struct kvmm_extent_status *st = c->bind[client].extents;
 
+	KV_BUG_ON(!(x->sent & BIT_ULL(client)));
 	if (!st) {
 		x->owed |= BIT_ULL(client);
 		return;
@@ -44,6 +45,8 @@ static void extent_send(struct core *c, u32 client, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
 
+	KV_BUG_ON(!x->backed || (x->sent & BIT_ULL(client)));
+	KV_BUG_ON(c->clients[client].tenant != x->tenant);
 	x->sent |= BIT_ULL(client);
 	if (!c->clients[client].nr_unacked++)
 		c->clients[client].unacked_since = c->now;
@@ -94,6 +97,7 @@ void extent_publish(struct core *c, u32 client)
 {
 	u32 tenant = c->clients[client].tenant, e;
 
+	KV_BUG_ON(!c->bind[client].extents);
 	for (e = 0; e < core_sizes(c)->nr_extents; e++) {
 		const struct kv_extent *x = &c->extents[e];
 
@@ -134,6 +138,7 @@ int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 	if (x->mapped & BIT_ULL(client))
 		return -EALREADY;
 
+	KV_BUG_ON(!c->clients[client].nr_unacked);
 	x->mapped |= BIT_ULL(client);
 	c->clients[client].nr_unacked--;
 	store_release(&c->bind[client].extents[a->extent].state,
@@ -148,16 +153,34 @@ static bool is_loose(u32 pool, u32 state)
 	return state == EXT_BACKED || (state == EXT_ABSENT && !pool);
 }
 
+#define TO(state)	BIT(EXT_##state)
+
+/* An area that is switched off has spans without content: SPAN to ABSENT. */
+static const u8 extent_may_become[] = {
+	[EXT_ABSENT]	= TO(CREATING) | TO(BACKED) | TO(OFFLINE),
+	[EXT_CREATING]	= TO(ABSENT) | TO(BACKED) | TO(SPAN),
+	[EXT_BACKED]	= TO(ABSENT) | TO(CREATING) | TO(REVOKING),
+	[EXT_SPAN]	= TO(ABSENT) | TO(BACKED),
+	[EXT_REVOKING]	= TO(ABSENT),
+	[EXT_OFFLINE]	= TO(ABSENT),
+};
+
 /* extent_set_state() - the only way an extent changes its state */
 void extent_set_state(struct core *c, u32 e, u32 state)
 {
+	struct kv_extent *x = &c->extents[e];
 	u32 pool = CORE_NR_POOLS - 1;
 
+	KV_BUG_ON(e >= core_sizes(c)->all_extents);
+	KV_BUG_ON(!(extent_may_become[x->state] & BIT(state)));
+	KV_BUG_ON(state == EXT_CREATING && x->want);
+	KV_BUG_ON(state == EXT_SPAN && !x->backed);
 	while (e < core_pool(c, pool)->first)
 		pool--;
 	core_pool(c, pool)->loose += (u32)is_loose(pool, state) -
-				     is_loose(pool, c->extents[e].state);
-	c->extents[e].state = state;
+				     is_loose(pool, x->state);
+	KV_BUG_ON(core_pool(c, pool)->loose > core_pool(c, pool)->nr_extents);
+	x->state = state;
 	core_crash(c, CORE_CRASH_extent_state);
 }
 
@@ -219,6 +242,7 @@ void extent_release(struct core *c, u32 e)
 	struct kv_extent *x = &c->extents[e];
 
 	KV_BUG_ON(revoke_needed(c, e));
+	KV_BUG_ON(!x->backed);
 
 	core_count(c, CORE_EV_extent_release, 1);
 	x->backed = 0;
@@ -233,8 +257,10 @@ void extent_run_abandon(struct core *c, u32 first)
 	struct kv_part *p = part_at(c, c->extents[first].domain);
 	u32 nr = p->span_extents, e;
 
+	KV_BUG_ON(!p->pending_spans);
 	p->pending_spans--;
 	for (e = first; e < first + nr; e++) {
+		KV_BUG_ON(c->extents[e].state != EXT_CREATING);
 		c->extents[e].domain = CORE_NONE;
 		if (c->extents[e].backed)
 			extent_set_state(c, e, EXT_BACKED);
@@ -255,6 +281,7 @@ static void extent_run_settle(struct core *c, u32 first)
 		extent_run_abandon(c, first);
 		return;
 	}
+	KV_BUG_ON(!p->pending_spans);
 	p->pending_spans--;
 	span_cut(c, dom, first);
 }
@@ -271,6 +298,7 @@ int extent_run_make(struct core *c, u32 dom, u32 first)
 	u32 tenant = c->domains[part_domain(c, dom)].tenant;
 	struct kv_part *p = part_at(c, dom);
 
+	KV_BUG_ON(!p->used);
 	p->pending_spans++;
 	for (e = first; e < first + p->span_extents; e++) {
 		struct kv_extent *x = &c->extents[e];
@@ -321,6 +349,7 @@ void extent_created(struct core *c, u32 e, int status)
 	struct kv_extent *x = &c->extents[e];
 
 	KV_BUG_ON(x->state != EXT_CREATING || x->backed);
+	KV_BUG_ON(revoke_needed(c, e));
 	/* A sequence of any domain may find memory now. */
 	core_kick(c);
 	if (status) {

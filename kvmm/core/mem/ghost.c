@@ -48,6 +48,7 @@ bool lru_ghost_sampled(const u64 *hash)
 /* A ghost ends: record whether its name came back. */
 static void ghost_end(struct core *c, struct kv_ghost *g, bool hit)
 {
+	KV_BUG_ON(g->domain >= core_cfg(c)->max_domains);
 	lru_observe(&c->lrus[g->domain], lru_tier(g->hits, g->interval),
 		    g->left, lru_age_bucket(ghost_age(c, g)), hit,
 		    GHOST_SAMPLE);
@@ -79,6 +80,7 @@ void lru_ghost_add(struct core *c, u32 node, u32 left)
 	const u64 *hash = index_name(c, n->ref);
 	struct kv_ghost *g;
 
+	KV_BUG_ON(left >= LRU_NR_AGES);
 	if (!lru_ghost_sampled(hash))
 		return;
 	g = ghost_victim(c, ghost_set(c, hash));

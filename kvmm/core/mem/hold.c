@@ -45,12 +45,14 @@ bool seq_hold(struct core *c, const struct kv_seq *s, u32 blk)
 
 	if (!s->nr_steps)
 		return true;
+	KV_BUG_ON(!c->blocks[blk].nr_map || c->blocks[blk].domain != s->domain);
 	st = step_newest_of(c, s);
 	/* Forks in one step replace the same block one after another. */
 	if (st->held != CORE_NONE && c->holds[st->held].blk == blk)
 		return true;
 	if (i == CORE_NONE)
 		return false;
+	KV_BUG_ON(i >= core_sizes(c)->nr_holds);
 	c->head->free_hold = c->holds[i].next;
 	c->holds[i].blk = blk;
 	c->holds[i].next = st->held;

@@ -210,10 +210,13 @@ static void kid_add(struct core *c, u32 node)
 	struct kv_node *n = &c->nodes[node], *first;
 	u32 *head = kids_of(c, n);
 
+	KV_BUG_ON(n->parent != CORE_NONE &&
+		  c->nodes[n->parent].ref == CORE_NONE);
 	n->prev = node;
 	n->next = node;
 	if (*head != CORE_NONE) {
 		first = &c->nodes[*head];
+		KV_BUG_ON(c->nodes[first->prev].next != *head);
 		n->next = *head;
 		n->prev = first->prev;
 		c->nodes[first->prev].next = node;
@@ -230,6 +233,9 @@ static void kid_del(struct core *c, u32 node)
 	struct kv_node *n = &c->nodes[node];
 	u32 *head = kids_of(c, n);
 
+	KV_BUG_ON(*head == CORE_NONE);
+	KV_BUG_ON(c->nodes[n->prev].next != node);
+	KV_BUG_ON(c->nodes[n->next].prev != node);
 	if (*head == node)
 		*head = n->next == node ? CORE_NONE : n->next;
 	c->nodes[n->prev].next = n->next;
@@ -244,6 +250,7 @@ static u32 node_new(struct core *c, u32 ref, u32 parent)
 	struct kv_node *n = &c->nodes[i];
 
 	KV_BUG_ON(i == CORE_NONE);	/* one for each block and entry */
+	KV_BUG_ON(!c->head->nr_free_nodes || n->ref != CORE_NONE);
 	c->head->free_node = n->next;
 	c->head->nr_free_nodes--;
 	*n = (struct kv_node){ .parent = parent, .kid = CORE_NONE,
@@ -256,6 +263,7 @@ static u32 node_new(struct core *c, u32 ref, u32 parent)
 static void node_free(struct core *c, u32 node)
 {
 	KV_BUG_ON(c->nodes[node].kid != CORE_NONE);
+	KV_BUG_ON(c->nodes[node].ref == CORE_NONE || c->nodes[node].flags);
 	c->nodes[node].ref = CORE_NONE;
 	c->nodes[node].next = c->head->free_node;
 	c->head->free_node = node;
@@ -270,6 +278,7 @@ static void ref_link(struct core *c, u32 ref)
 	u32 *bucket = index_bucket(c, index_name(c, ref));
 	struct kv_block *b;
 
+	KV_BUG_ON(*ref_next(c, ref) != CORE_NONE || *bucket == ref);
 	*ref_next(c, ref) = *bucket;
 	*bucket = ref;
 	if (ref & REF_ENTRY)
@@ -314,8 +323,10 @@ static void ref_unlink(struct core *c, u32 ref)
 	}
 	*p = *ref_next(c, ref);
 	*ref_next(c, ref) = CORE_NONE;
-	if (!(ref & REF_ENTRY))
-		c->domains[c->blocks[ref].domain].nr_indexed--;
+	if (ref & REF_ENTRY)
+		return;
+	KV_BUG_ON(!c->domains[c->blocks[ref].domain].nr_indexed);
+	c->domains[c->blocks[ref].domain].nr_indexed--;
 }
 
 /**
@@ -333,6 +344,9 @@ bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh,
 	u32 node = node_new(c, blk, parent);
 	bool known;
 
+	KV_BUG_ON(c->blocks[blk].state != BLK_SEALED);
+	KV_BUG_ON(parent != CORE_NONE && c->blocks[blk].domain !=
+		  index_domain(c, c->nodes[parent].ref));
 	core_crash(c, CORE_CRASH_index_insert);
 	ref_link(c, blk);
 	c->blocks[blk].node = node;
@@ -350,6 +364,8 @@ void index_move(struct core *c, u32 from, u32 to)
 {
 	u32 node = index_node(c, from);
 
+	KV_BUG_ON(node == CORE_NONE);
+	KV_BUG_ON(index_domain(c, from) != index_domain(c, to));
 	ref_unlink(c, from);
 	ref_link(c, to);
 	kid_del(c, node);
@@ -388,6 +404,7 @@ static void leaf_drop(struct core *c, u32 node)
 {
 	u32 ref = c->nodes[node].ref;
 
+	KV_BUG_ON(ref == CORE_NONE);
 	if (ref & REF_ENTRY) {
 		entry_drop(c, ref & ~REF_ENTRY);
 		return;
@@ -410,6 +427,7 @@ void index_drop(struct core *c, u32 ref)
 {
 	u32 top = index_node(c, ref), i = top, parent;
 
+	KV_BUG_ON(top == CORE_NONE);
 	while (c->nodes[top].kid != CORE_NONE) {
 		while (c->nodes[i].kid != CORE_NONE)
 			i = c->nodes[i].kid;
@@ -462,6 +480,7 @@ void index_evict(struct core *c, u32 blk)
 	bool kept = e != CORE_NONE && entry_is_there(c, e);
 
 	KV_BUG_ON(b->state != BLK_CACHED);
+	KV_BUG_ON(b->nr_map);
 	lru_del(c, blk);
 	if (kept) {
 		entry_index(c, e);

@@ -49,6 +49,8 @@ int span_isolate(struct core *c, u32 first)
 	span_set_class(c, first, CORE_CLASS_ISOLATED);
 	d->dev.isolated_free += sp->nr_free;
 	d->dev.isolated_cached += sp->nr_cached;
+	KV_BUG_ON(domain_free(d) < d->dev.reserved);
+	KV_BUG_ON(d->dev.isolated_cached > d->dev.nr[BLK_CACHED]);
 	core_count(c, CORE_EV_span_isolate, 1);
 	return 0;
 }
@@ -64,6 +66,7 @@ void evacuate_forget(struct core *c, u32 first)
 
 		if (ev->span != first)
 			continue;
+		KV_BUG_ON(ev->dom != sp->domain);
 		ev->span = CORE_NONE;
 		if (sp->nr_free == sp->nr_blocks)
 			core_count(c, CORE_EV_migrate_success, 1);
@@ -82,6 +85,8 @@ void span_putback(struct core *c, u32 first)
 	struct kv_domain *d = &c->domains[sp->domain];
 
 	KV_BUG_ON(!sp->nr_extents || !span_is_isolated(sp));
+	KV_BUG_ON(d->dev.isolated_free < sp->nr_free);
+	KV_BUG_ON(d->dev.isolated_cached < sp->nr_cached);
 	d->dev.isolated_free -= sp->nr_free;
 	d->dev.isolated_cached -= sp->nr_cached;
 	evacuate_forget(c, first);

@@ -51,11 +51,13 @@ u32 kid_find(const struct core *c, u32 dom, u32 parent, const u64 *name,
 					  c->nodes[parent].kid;
 	u32 i = first, best = CORE_NONE, seen, common;
 
+	KV_BUG_ON(nr > c->domains[dom].block_tokens);
 	*len = 0;
 	for (seen = 0; i != CORE_NONE && index_on_device(c, i) &&
 	     seen < KIDS_MAX; seen++) {
 		u32 blk = c->nodes[i].ref;
 
+		KV_BUG_ON(c->blocks[blk].domain != dom);
 		common = ids_in_common(block_ids(c, blk), ids, nr);
 		if (common > *len && !block_leaves(c, blk) && (parent != CORE_NONE ||
 				      kid_follows(c, blk, name))) {

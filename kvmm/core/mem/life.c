@@ -72,6 +72,7 @@ void life_block(struct core *c, u32 blk, u32 from, u32 to)
 
 	if (part_pool(c, dom))
 		return;
+	KV_BUG_ON(blk >> c->head->life_shift >= LIFE_SAMPLES);
 	s = &c->samples[blk >> c->head->life_shift];
 	if (from == BLK_FREE)
 		*s = (struct kv_sample){ .born = c->now };
@@ -94,6 +95,7 @@ void life_preempted(struct core *c, u32 dom, u32 cause, bool kept, u32 tokens)
 {
 	struct core_life_view *v = &c->lives[dom].v;
 
+	KV_BUG_ON(cause >= NR_CORE_CAUSES);
 	v->preempted[cause][kept]++;
 	if (!kept)
 		v->lost_tokens[cause] += tokens;

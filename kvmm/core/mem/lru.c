@@ -147,6 +147,7 @@ static void node_used_by(struct kv_node *n, u32 retain)
 
 static struct kv_lru_list *gen_list(struct kv_lru *l, u32 kind, u32 gen)
 {
+	KV_BUG_ON(kind >= LRU_NR_KINDS);
 	return &l->list[kind][gen % LRU_NR_GENS];
 }
 
@@ -180,6 +181,7 @@ static void gen_merge(struct core *c, struct kv_lru *l, u32 kind)
 
 	if (from->head == CORE_NONE)
 		return;
+	KV_BUG_ON(c->blocks[from->tail].next != CORE_NONE);
 	c->blocks[from->tail].next = to->head;
 	if (to->head != CORE_NONE)
 		c->blocks[to->head].prev = from->tail;
@@ -197,6 +199,7 @@ static void lru_tick(struct core *c, struct kv_lru *l)
 {
 	u32 k;
 
+	KV_BUG_ON(!l->step);
 	l->clock += l->step;
 	while ((u32)(l->clock >> (UNIT_SHIFT + GEN_SHIFT)) - l->min_gen >=
 	       LRU_NR_GENS) {
@@ -267,6 +270,10 @@ void lru_del(struct core *c, u32 blk)
 	struct kv_node *n = &c->nodes[c->blocks[blk].node];
 	struct kv_lru_list *list = lru_list(c, blk);
 
+	KV_BUG_ON(!n->flags);
+	KV_BUG_ON((c->blocks[blk].prev == CORE_NONE) != (list->head == blk));
+	KV_BUG_ON((c->blocks[blk].next == CORE_NONE) != (list->tail == blk));
+	KV_BUG_ON(node_in_gen(n) && !l->nr[node_kind(n)]);
 	list_del_idx(c->blocks, list->head, list->tail, blk);
 	if (node_in_gen(n))
 		l->nr[node_kind(n)]--;
@@ -280,6 +287,8 @@ void lru_add(struct core *c, u32 blk)
 {
 	struct kv_node *n = &c->nodes[c->blocks[blk].node];
 
+	KV_BUG_ON(n->flags || n->ref != blk);
+	KV_BUG_ON(c->blocks[blk].state != BLK_CACHED);
 	n->stamp = lru_units(&c->lrus[c->blocks[blk].domain]);
 	if (n->lease == LEASE_COLD)
 		n->stamp -= min(n->stamp, COLD_AGE);
@@ -293,6 +302,7 @@ void lru_settle(struct core *c, u32 node)
 
 	if (!flags || !(flags & NODEF_INNER) == !index_kid_on_device(c, node))
 		return;
+	KV_BUG_ON(blk & REF_ENTRY);
 	lru_del(c, blk);
 	list_put(c, blk, true);
 }
@@ -302,6 +312,8 @@ void lru_settle(struct core *c, u32 node)
 static void lease_put(struct kv_lru *l, struct kv_node *n)
 {
 	if (node_lease(n)) {
+		KV_BUG_ON(n->lease > LRU_NR_LEASES || !l->nr_kept);
+		KV_BUG_ON(!l->lease[n->lease - 1].nr);
 		l->lease[n->lease - 1].nr--;
 		l->nr_kept--;
 	}
@@ -345,6 +357,7 @@ bool lru_keep(struct core *c, u32 node, u64 until)
 	if (i == LRU_NR_LEASES || l->nr_kept >=
 	    domain_capacity(c, &c->domains[dom]) / LRU_KEEP_SHARE)
 		return false;
+	KV_BUG_ON(!l->lease[i].nr && l->lease[i].list.head != CORE_NONE);
 	l->lease[i].until = until;
 	l->lease[i].nr++;
 	l->nr_kept++;
@@ -409,6 +422,7 @@ bool lru_enter(struct core *c, u32 node, u32 fresh, u32 retain)
 	const struct kv_told *was;
 	u32 nr;
 
+	KV_BUG_ON(n->ref & REF_ENTRY);
 	lru_tick(c, l);
 	n->interval = fresh_class(fresh);
 	n->retain = retain & 3;
@@ -420,6 +434,7 @@ bool lru_enter(struct core *c, u32 node, u32 fresh, u32 retain)
 		came_back(c, n, was);
 		if (!--nr)
 			return true;
+		KV_BUG_ON(n->parent == CORE_NONE);
 	}
 }
 
@@ -451,6 +466,7 @@ void lru_leave(struct core *c, u32 node)
 	struct kv_lru *l = &c->lrus[index_domain(c, n->ref)];
 	u32 left = lru_age_bucket(node_age(l, n));
 
+	KV_BUG_ON(n->flags);		/* not on a list any more */
 	if (l->told.node == node)
 		l->told.node = CORE_NONE;
 	if (n->lease == LEASE_COLD)

@@ -151,6 +151,7 @@ u32 span_cover_promises(struct core *c, u32 dom);
 /* The part of a domain in the host pool. */
 static inline struct kv_part *host_part(const struct core *c, u32 dom)
 {
+	KV_BUG_ON(dom >= core_cfg(c)->max_domains);
 	return part_at(c, part_index(c, dom, CORE_POOL_HOST));
 }
 

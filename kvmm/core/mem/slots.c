@@ -40,6 +40,9 @@ static u32 slot_take(struct core *c, u32 slot)
 	struct kv_span *sp = &c->spans[block_span(c, slot)];
 
 	KV_BUG_ON(b->state != BLK_FREE || block_refcount(b));
+	KV_BUG_ON((b->prev == CORE_NONE) != (sp->free_head == slot));
+	KV_BUG_ON(b->prev != CORE_NONE && c->blocks[b->prev].next != slot);
+	KV_BUG_ON(b->entry != CORE_NONE || !sp->nr_free);
 	if (b->prev == CORE_NONE)
 		sp->free_head = b->next;
 	else
@@ -81,6 +84,7 @@ static struct run span_run(const struct core *c, u32 first, u32 nr)
 	u32 end = i + c->spans[first].nr_blocks;
 	struct run best = { CORE_NONE, 0 }, r;
 
+	KV_BUG_ON(!c->spans[first].nr_extents);
 	while (i < end) {
 		for (; i < end && c->blocks[i].state != BLK_FREE; i++)
 			;
@@ -155,6 +159,7 @@ u32 slot_alloc_out(struct core *c, u32 part, u32 nr)
 	u32 last = !nr || nr + 1 == p->slot_nr ? p->slot_out : CORE_NONE;
 	u32 slot;
 
+	KV_BUG_ON(part_pool(c, part) != CORE_POOL_HOST || !p->used);
 	if (nr && last == CORE_NONE)
 		run_room(c, part, nr);
 	slot = slot_alloc(c, part, last, last - 1, nr ? nr : RUN_UNKNOWN,
@@ -178,6 +183,7 @@ u32 slot_alloc_beside(struct core *c, u32 part, u32 peer, bool up)
 	struct kv_part *p = part_at(c, part);
 	u32 last = CORE_NONE, want = CORE_NONE, slot;
 
+	KV_BUG_ON(!part_pool(c, part) || !p->used);
 	if (p->slot_peer != CORE_NONE && peer == p->slot_peer + 1) {
 		last = p->slot_last;
 		want = last + 1;

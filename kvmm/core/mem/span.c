@@ -31,6 +31,7 @@ u64 span_class_scale(u32 nr_blocks)
 /* 0: no free block; then the fuller, the lower; last: all blocks are free. */
 u32 span_class(const struct core *c, const struct kv_span *sp)
 {
+	KV_BUG_ON(sp->nr_free > sp->nr_blocks);
 	if (sp->nr_free == sp->nr_blocks)
 		return SPAN_EMPTY;
 	if (!sp->nr_free)
@@ -44,6 +45,8 @@ static void span_list_add(struct core *c, u32 first)
 	struct kv_part *p = part_at(c, sp->domain);
 	u32 *head = &p->class[sp->class];
 
+	KV_BUG_ON(sp->class >= CORE_NR_CLASSES || !sp->nr_extents);
+	KV_BUG_ON(*head != CORE_NONE && c->spans[*head].prev != CORE_NONE);
 	p->nr_empty += sp->class == SPAN_EMPTY;
 	p->classes |= BIT(sp->class);
 	sp->prev = CORE_NONE;
@@ -58,6 +61,9 @@ static void span_list_del(struct core *c, u32 first)
 	struct kv_span *sp = &c->spans[first];
 	struct kv_part *p = part_at(c, sp->domain);
 
+	KV_BUG_ON(sp->class == SPAN_EMPTY && !p->nr_empty);
+	KV_BUG_ON((sp->prev == CORE_NONE) != (p->class[sp->class] == first));
+	KV_BUG_ON(sp->prev != CORE_NONE && c->spans[sp->prev].next != first);
 	p->nr_empty -= sp->class == SPAN_EMPTY;
 	if (sp->prev != CORE_NONE)
 		c->spans[sp->prev].next = sp->next;
@@ -163,6 +169,7 @@ void span_cut(struct core *c, u32 dom, u32 first)
 	struct kv_span *sp = &c->spans[first];
 	u32 tenant = c->domains[part_domain(c, dom)].tenant, e;
 
+	KV_BUG_ON(!p->used);
 	KV_BUG_ON(sp->nr_extents);
 	for (e = first; e < first + p->span_extents; e++) {
 		KV_BUG_ON(c->extents[e].tenant != tenant);
@@ -185,6 +192,7 @@ void span_cut(struct core *c, u32 dom, u32 first)
 	p->class_scale = span_class_scale(sp->nr_blocks);
 	p->nr_spans++;
 	p->nr[BLK_FREE] += sp->nr_blocks;
+	KV_BUG_ON(p->nr[BLK_FREE] > p->nr_spans * p->span_blocks);
 	core_count(c, CORE_EV_span_cut, 1);
 	/* All domains: a span that covered reservations may be released now. */
 	core_kick(c);
@@ -206,6 +214,7 @@ void span_recut(struct core *c, u32 first)
 	for (n = sp->nr_blocks; n--;) {
 		struct kv_block *b = &c->blocks[base + n];
 
+		KV_BUG_ON(b->state >= NR_BLK_STATES);
 		p->nr[b->state]++;
 		sp->nr_cached += b->state == BLK_CACHED;
 		if (b->state != BLK_FREE)
@@ -237,10 +246,12 @@ void span_release(struct core *c, u32 first)
 	u32 e;
 
 	KV_BUG_ON(sp->nr_free != sp->nr_blocks);
+	KV_BUG_ON(!p->nr_spans || p->nr[BLK_FREE] < sp->nr_blocks);
 	/*
 	 * The free blocks of an isolated span were subtracted when it was
 	 * isolated.
 	 */
+	KV_BUG_ON(span_is_isolated(sp) && p->isolated_free < sp->nr_blocks);
 	if (span_is_isolated(sp))
 		p->isolated_free -= sp->nr_blocks;
 	else
@@ -251,12 +262,14 @@ void span_release(struct core *c, u32 first)
 	for (e = first; e < first + sp->nr_extents; e++) {
 		extent_set_state(c, e, EXT_BACKED);
 		c->extents[e].domain = CORE_NONE;
+		KV_BUG_ON(c->extents[e].span != first);
 	}
 	core_crash(c, CORE_CRASH_span_release);
 	/* It has memory: the next search finds it first. */
 	pool->cursor = min(pool->cursor, first - pool->first);
 	p->nr_spans--;
 	p->nr[BLK_FREE] -= sp->nr_blocks;
+	KV_BUG_ON(part_free(p) < p->reserved);
 	sp->nr_extents = 0;
 	core_count(c, CORE_EV_span_release, 1);
 	core_kick(c);

@@ -21,6 +21,7 @@
 
 static struct kv_tpage *tpage(const struct core *c, u32 client, u32 page)
 {
+	KV_BUG_ON(page >= core_cfg(c)->nr_tables);
 	return &c->tpages[(u64)client * core_cfg(c)->nr_tables + page];
 }
 
@@ -40,6 +41,7 @@ static void shadow_set(struct core *c, const struct kv_seq *s, u32 page,
 
 	if (!sh)
 		return;
+	KV_BUG_ON(slot >= KVMM_TABLE_ENTRIES);
 	WRITE_ONCE(sh->entry[slot], blk == CORE_NONE ? KVMM_NO_INDEX :
 		   block_entry(c, blk));
 }
@@ -122,6 +124,7 @@ static u32 page_get(struct core *c, struct kv_seq *s)
 		page = cl->fresh_page++;
 	else
 		return CORE_NONE;
+	KV_BUG_ON(!cl->nr_free_pages || s->nr_blocks % KVMM_TABLE_ENTRIES);
 	t = tpage(c, s->client, page);
 	cl->nr_free_pages--;
 	pages_fewer(c, s->client);
@@ -144,6 +147,7 @@ static void page_clear(struct core *c, const struct kv_seq *s, u32 page)
 /* Append a page that page_get() returned to the chain. */
 static void page_append(struct core *c, struct kv_seq *s, u32 page)
 {
+	KV_BUG_ON((s->first_page == CORE_NONE) != (s->last_page == CORE_NONE));
 	if (s->first_page == CORE_NONE) {
 		s->first_page = page;
 	} else {
@@ -160,6 +164,7 @@ static void page_put(struct core *c, struct kv_seq *s, u32 page)
 	shadow_name(c, s->client, page, 0);
 	tpage(c, s->client, page)->next = cl->free_page;
 	cl->free_page = page;
+	KV_BUG_ON(cl->nr_free_pages >= core_cfg(c)->nr_tables);
 	cl->nr_free_pages++;
 	domain_kick(seq_domain(c, s));
 }
@@ -183,6 +188,7 @@ kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx)
 {
 	const struct kv_tpage *t = tpage(c, s->client, page_of(c, s, idx));
 
+	KV_BUG_ON(idx - t->first >= KVMM_TABLE_ENTRIES);
 	return t->pte[idx - t->first];
 }
 
@@ -246,6 +252,7 @@ void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry)
 	u32 page = page_of(c, s, idx);
 	struct kv_tpage *t = tpage(c, s->client, page);
 
+	KV_BUG_ON(c->entries_low[entry].domain != s->domain);
 	t->pte[idx - t->first] = pte_entry(entry);
 	shadow_set(c, s, page, idx - t->first, CORE_NONE);
 }
@@ -266,6 +273,7 @@ void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk)
 	u32 page = page_of(c, s, idx);
 	struct kv_tpage *t = tpage(c, s->client, page);
 
+	KV_BUG_ON(c->blocks[blk].domain != s->domain);
 	t->pte[idx - t->first] = pte_present(blk);
 	shadow_set(c, s, page, idx - t->first, blk);
 }
@@ -289,6 +297,7 @@ static u32 pages_left(const struct core *c, const struct kv_seq *s)
 	const struct kv_client *cl = &c->clients[s->client];
 	u32 promised = cl->promised - s->in_pages;
 
+	KV_BUG_ON(cl->promised < s->in_pages);
 	return cl->nr_free_pages > promised ? cl->nr_free_pages - promised : 0;
 }
 
@@ -327,6 +336,7 @@ int table_push(struct core *c, struct kv_seq *s, u32 blk)
 		page_clear(c, s, page);
 		page_append(c, s, page);
 	}
+	KV_BUG_ON(blk != CORE_NONE && c->blocks[blk].domain != s->domain);
 	tpage(c, s->client, s->last_page)->pte[slot] = pte_present(blk);
 	shadow_set(c, s, s->last_page, slot, blk);
 	s->nr_blocks++;
@@ -353,6 +363,7 @@ kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s)
 	if (slot)
 		return pte;
 
+	KV_BUG_ON(t->first != s->nr_blocks);
 	s->last_page = t->back[0];
 	if (s->last_page == CORE_NONE) {
 		s->first_page = CORE_NONE;
@@ -394,6 +405,7 @@ void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to)
 	u32 page = from->first_page, left = from->nr_blocks, take, copy;
 
 	KV_BUG_ON(to->nr_blocks || from->client != to->client);
+	KV_BUG_ON(from->domain != to->domain);
 	for (; left; left -= take) {
 		const struct kv_tpage *t = tpage(c, from->client, page);
 
@@ -429,6 +441,7 @@ void table_swap(struct core *c, struct kv_seq *a, struct kv_seq *b)
 	u32 first = a->first_page, last = a->last_page, nr = a->nr_blocks;
 
 	KV_BUG_ON(a->client != b->client);
+	KV_BUG_ON(a->domain != b->domain);
 	a->first_page = b->first_page;
 	a->last_page = b->last_page;
 	a->nr_blocks = b->nr_blocks;

@@ -76,6 +76,8 @@ u32 lru_tier(u32 hits, u32 interval)
 void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit,
 		 u32 times)
 {
+	KV_BUG_ON(tier >= LRU_NR_TIERS);
+	KV_BUG_ON(from >= LRU_NR_AGES || to >= LRU_NR_AGES);
 	l->enter[tier][from] += ONE * times;
 	l->leave[tier][to] += ONE * times;
 	if (hit)
