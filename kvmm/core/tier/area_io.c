@@ -42,7 +42,10 @@
 
 static struct kv_pool *slot_pool(const struct core *c, u32 slot)
 {
-	return core_pool(c, part_pool(c, c->blocks[slot].domain));
+	u32 pool = part_pool(c, c->blocks[slot].domain);
+
+	KV_BUG_ON(pool < CORE_POOL_AREA);
+	return core_pool(c, pool);
 }
 
 /* Bytes of a request for the entry. */
@@ -75,6 +78,7 @@ u64 area_rate(const struct kv_pool *p, u32 dir)
 /* A request to the area is issued. */
 void area_io_begin(struct core *c, struct kv_pool *p, const struct kv_entry *e)
 {
+	KV_BUG_ON(e->io != ENT_READ && e->io != ENT_WRITE);
 	/* The area was idle until now. */
 	if (!p->nr_ios)
 		p->moved = c->now;
@@ -88,6 +92,7 @@ void area_io_end(struct core *c, struct kv_pool *p, const struct kv_entry *e,
 	struct kv_rate *r = &p->rate[dir];
 	u64 bytes = entry_bytes(c, e), took = c->now - p->moved;
 
+	KV_BUG_ON(p->out[dir] < bytes);
 	p->out[dir] -= bytes;
 	if (io_is_away(status))
 		return;
@@ -184,6 +189,7 @@ static void area_chosen(struct core *c, u32 pool)
 {
 	u32 i;
 
+	KV_BUG_ON(!core_pool(c, pool)->online);
 	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
 		struct kv_pool *p = core_pool(c, i);
 
@@ -217,6 +223,7 @@ u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed)
 	u64 bytes = CORE_SLOT_HEADER + c->domains[dom].dev.block_bytes;
 	u32 tried = 0, n, best, same, slot;
 
+	KV_BUG_ON(host == CORE_NONE);
 	for (n = 0; n < CORE_MAX_AREAS; n++) {
 		best = area_best(c, tried, bytes);
 		if (best == CORE_NONE)
@@ -229,6 +236,7 @@ u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed)
 			area_chosen(c, best);
 			return slot;
 		}
+		KV_BUG_ON(tried & BIT(best));
 		tried |= BIT(best);
 	}
 	return CORE_NONE;
@@ -268,6 +276,7 @@ bool area_failed(struct core *c, u32 slot, u32 dir, int status)
 	struct kv_pool *p = slot_pool(c, slot);
 	struct kv_bad *b = &p->bad[dir];
 
+	KV_BUG_ON(!status);
 	if (io_is_away(status)) {
 		p->away = c->now + AWAY_NS;
 		return false;

@@ -37,6 +37,7 @@ void entry_lose(struct core *c, u32 entry)
 	struct kv_entry *e = &c->entries_low[entry];
 	u32 blk = e->dev;
 
+	KV_BUG_ON(e->host != CORE_NONE || e->io != ENT_IDLE);
 	domain_kick(&c->domains[e->domain]);
 	e->flags |= ENTF_LOST;
 	entry_unindex(c, entry);
@@ -55,6 +56,7 @@ static void area_copy_drop(struct core *c, u32 entry)
 {
 	const struct kv_entry *e = &c->entries_low[entry];
 
+	KV_BUG_ON(e->area == CORE_NONE || e->io == ENT_WRITE);
 	if (e->flags & ENTF_HOST)
 		area_slot_put(c, entry);
 	else if (e->dev != CORE_NONE)
@@ -100,6 +102,7 @@ bool area_reclaim(struct core *c, u32 pool, u32 dom)
 	struct kv_pool *p = core_pool(c, pool);
 	u32 n, i;
 
+	KV_BUG_ON(p->move_at >= core_sizes(c)->nr_entries);
 	for (n = 0; n < MOVE_SCAN; n++) {
 		const struct kv_entry *e = &c->entries_low[p->move_at];
 
@@ -124,6 +127,7 @@ static bool move_one(struct core *c, struct kv_pool *p, u32 entry)
 	struct kv_entry *e = &c->entries_low[entry];
 
 	if (host_room(c, e->domain, 1)) {
+		KV_BUG_ON(e->moving || !(e->flags & ENTF_AREA));
 		e->moving = 1;
 		p->nr_moving++;
 		core_count(c, CORE_EV_swap_move, 1);
@@ -175,8 +179,9 @@ void move_ended(struct core *c, u32 entry)
 
 	if (!e->moving)
 		return;
+	KV_BUG_ON(!io_pool(c, e)->nr_moving);
 	e->moving = 0;
-	core_pool(c, part_pool(c, c->blocks[e->area].domain))->nr_moving--;
+	io_pool(c, e)->nr_moving--;
 }
 
 /**
@@ -186,6 +191,7 @@ void area_leave(struct core *c, u32 pool)
 {
 	struct kv_pool *p = core_pool(c, pool);
 
+	KV_BUG_ON(pool < CORE_POOL_AREA || !p->online);
 	p->readonly = 1;
 	p->leaving = 1;
 	area_drain(c, pool);

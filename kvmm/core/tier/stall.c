@@ -26,6 +26,7 @@
 
 struct kv_pool *io_pool(const struct core *c, const struct kv_entry *e)
 {
+	KV_BUG_ON(e->area == CORE_NONE);
 	return core_pool(c, part_pool(c, c->blocks[e->area].domain));
 }
 
@@ -33,6 +34,8 @@ static void moving_add(struct core *c, struct kv_pool *p, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
+	KV_BUG_ON((p->io_head == CORE_NONE) != (p->io_tail == CORE_NONE));
+	KV_BUG_ON(e->flags & ENTF_OVERDUE);
 	e->io_next = CORE_NONE;
 	e->io_prev = p->io_tail;
 	if (p->io_tail == CORE_NONE)
@@ -46,6 +49,9 @@ void moving_del(struct core *c, struct kv_pool *p, u32 entry)
 {
 	const struct kv_entry *e = &c->entries_low[entry];
 
+	KV_BUG_ON(e->flags & ENTF_OVERDUE);
+	KV_BUG_ON((e->io_prev == CORE_NONE) != (p->io_head == entry));
+	KV_BUG_ON((e->io_next == CORE_NONE) != (p->io_tail == entry));
 	if (e->io_prev == CORE_NONE)
 		p->io_head = e->io_next;
 	else
@@ -74,6 +80,7 @@ void io_end(struct core *c, u32 entry, u32 dir, int status)
 	struct kv_entry *e = &c->entries_low[entry];
 	struct kv_pool *p = io_pool(c, e);
 
+	KV_BUG_ON(!p->nr_ios || !c->head->nr_ios);
 	area_io_end(c, p, e, dir, status);
 	p->nr_ios--;
 	p->moved = c->now;
@@ -82,6 +89,7 @@ void io_end(struct core *c, u32 entry, u32 dir, int status)
 		moving_del(c, p, entry);
 		return;
 	}
+	KV_BUG_ON(!p->nr_overdue || !c->head->nr_overdue);
 	e->flags &= (u8)~ENTF_OVERDUE;
 	core_count(c, CORE_EV_swap_late, 1);
 	c->head->nr_overdue--;
@@ -94,6 +102,7 @@ void io_end(struct core *c, u32 entry, u32 dir, int status)
 /* Requests in flight that are not overdue. */
 u32 io_moving(const struct core *c)
 {
+	KV_BUG_ON(c->head->nr_ios < c->head->nr_overdue);
 	return c->head->nr_ios - c->head->nr_overdue;
 }
 

@@ -34,6 +34,7 @@ static void host_slot_drop(struct core *c, u32 entry)
 	struct kv_entry *e = &c->entries_low[entry];
 	u32 dev = e->dev;
 
+	KV_BUG_ON(e->host == CORE_NONE);
 	if (e->flags & ENTF_AREA) {
 		host_slot_put(c, entry);
 		return;
@@ -64,6 +65,7 @@ static bool host_reclaim(struct core *c, u32 dom, u32 want)
 	for (n = 0; i != CORE_NONE && n < SCAN_MAX; n++) {
 		u32 next = c->entries_low[i].next;
 
+		KV_BUG_ON(c->entries_low[i].domain != dom);
 		if (host_droppable(&c->entries_low[i]) &&
 		    !host_protected(c, &c->entries_low[i], want)) {
 			host_slot_drop(c, i);
@@ -166,6 +168,7 @@ static void write_some(struct core *c, u32 dom,
 	first = i;
 	for (n = 0; i != CORE_NONE && n < SCAN_MAX && write_fits(c, dom, nr);
 	     n++) {
+		KV_BUG_ON(!(c->entries_low[i].flags & ENTF_LRU));
 		if (is_it(&c->entries_low[i])) {
 			if (!entry_write(c, i))
 				break;
@@ -235,6 +238,7 @@ static u32 cached_before(const struct core *c, u32 blk)
 /* Copy one block down; false: no more blocks can be copied now. */
 static bool clean_one(struct core *c, u32 dom, u32 blk)
 {
+	KV_BUG_ON(c->blocks[blk].state != BLK_CACHED);
 	if (c->blocks[blk].entry != CORE_NONE || c->blocks[blk].nr_copy)
 		return true;
 	if (!host_free(c, dom) &&

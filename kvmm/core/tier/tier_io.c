@@ -27,6 +27,7 @@ static void copy_issue(struct core *c, u32 entry, u32 io, u32 id_flag)
 	const struct kv_entry *e = &c->entries_low[entry];
 	struct core_copy cp;
 
+	KV_BUG_ON(e->dev == CORE_NONE || e->host == CORE_NONE);
 	cp = (struct core_copy){
 		.id		= request_id(c, entry) | id_flag,
 		.to_host	= io == ENT_OUT,
@@ -41,6 +42,7 @@ void copy_start(struct core *c, u32 entry, u32 io)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
+	KV_BUG_ON(e->io != ENT_IDLE);
 	e->io = (u8)io;
 	e->generation++;
 	e->started = c->now;
@@ -71,6 +73,7 @@ u32 entry_out(struct core *c, u32 blk, u32 nr)
 	if (slot == CORE_NONE)
 		return CORE_NONE;
 	entry = entry_alloc(c, b->domain);
+	KV_BUG_ON(entry == CORE_NONE || b->state == BLK_FREE);
 	e = &c->entries_low[entry];
 	e->dev = blk;
 	e->host = slot;
@@ -99,6 +102,7 @@ void entry_fill(struct core *c, u32 entry, u32 blk)
 	struct kv_block *b = &c->blocks[blk];
 
 	KV_BUG_ON(e->dev != CORE_NONE || b->entry != CORE_NONE);
+	KV_BUG_ON(e->domain != b->domain);
 	block_set_state(c, blk, BLK_LIMBO);
 	c->domains[b->domain].nr_filling++;
 	e->dev = blk;
@@ -113,6 +117,7 @@ void entry_fill(struct core *c, u32 entry, u32 blk)
 	} else if (e->io == ENT_IDLE) {
 		copy_start(c, entry, ENT_IN);
 	} else {
+		KV_BUG_ON(e->io != ENT_WRITE || (e->flags & ENTF_BESIDE));
 		e->flags |= ENTF_BESIDE;
 		c->head->nr_copies++;
 		copy_issue(c, entry, ENT_IN, ID_BESIDE);
@@ -148,6 +153,7 @@ void io_start(struct core *c, u32 entry, u32 kind)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
+	KV_BUG_ON(e->io != ENT_IDLE || (e->flags & ENTF_OVERDUE));
 	e->io = (u8)kind;
 	e->generation++;
 	io_begin(c, entry);
@@ -165,10 +171,12 @@ void request_again(struct core *c, u32 entry)
 	u32 again = e->again;
 
 	e->again = 0;
+	KV_BUG_ON((again & AGAIN_BESIDE) && !(e->flags & ENTF_BESIDE));
 	if (again & AGAIN_BESIDE)
 		copy_issue(c, entry, ENT_IN, ID_BESIDE);
 	if (!(again & AGAIN_IO))
 		return;
+	KV_BUG_ON(e->io == ENT_IDLE);
 	if (e->io == ENT_READ || e->io == ENT_WRITE)
 		io_issue(c, entry);
 	else
@@ -198,6 +206,7 @@ bool entry_write(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
+	KV_BUG_ON(e->area != CORE_NONE || !(e->flags & ENTF_HOST));
 	e->area = area_slot_get(c, e->domain, e->host, e->refs);
 	if (e->area == CORE_NONE)
 		return false;
