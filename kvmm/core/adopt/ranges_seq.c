@@ -337,8 +337,8 @@ static void holds_adopt(struct walk *w, struct core *c)
 
 			h = step_at(c, i, n, &e)->held;
 			for (; h != CORE_NONE; h = c->holds[h].next) {
-				must(w, "what steps hold", h, !c->scratch[h]);
 				KV_BUG_ON(h >= core_sizes(c)->nr_holds);
+				must(w, "what steps hold", h, !c->scratch[h]);
 				c->scratch[h] = 1;
 			}
 		}

@@ -1032,7 +1032,7 @@ static_assert(sizeof(struct kv_block) + sizeof(struct kv_node) +
 	x(steps,	struct kv_step,		s->nr_steps)		\
 	x(entries,	struct kv_step_entry,	s->nr_step_entries)	\
 	x(holds,	struct kv_hold,		s->nr_holds)		\
-	x(scratch,	u32,			s->nr_blocks)		\
+	x(scratch,	u32,			max(s->nr_blocks, s->nr_holds)) \
 	x(span_scans,	struct span_scan,	s->all_extents)		\
 	x(domain_scans,	struct domain_scan,	cfg->max_domains)	\
 	x(tenant_scans,	struct tenant_scan,	cfg->max_tenants)	\
