@@ -40,7 +40,7 @@ u32 salvage_span(const struct core *c, u32 pool, u32 first)
 	    sp->nr_extents != part->span_extents ||
 	    first + sp->nr_extents > p->first + p->nr_extents)
 		return 0;
-	for (e = first; e < first + sp->nr_extents; e++)
+	for_each_extent(e, first, sp->nr_extents)
 		if (!extent_is_in(c, e, first, sp->domain))
 			return 0;
 	return sp->nr_extents;

@@ -74,6 +74,25 @@ static inline u32 domain_from(const struct core *c, u32 i)
 	for ((i) = domain_from(c, 0); (i) < core_cfg(c)->max_domains;	\
 	     (i) = domain_from(c, (i) + 1))
 
+/* The relative of @s after @m, in the circle from @s on; NULL: @m was the last. */
+static inline struct kv_seq *family_after(const struct core *c,
+					  const struct kv_seq *s,
+					  const struct kv_seq *m)
+{
+	struct kv_seq *next = &c->seqs[m->fam_next];
+
+	KV_BUG_ON(next->family != s->family);
+	return next == s ? NULL : next;
+}
+
+/* Each sequence of the family of @s, which is the first. */
+#define for_each_relative(c, s, m)					\
+	for ((m) = (s); (m); (m) = family_after(c, s, m))
+
+/* Each extent of the run of @nr from @first on. */
+#define for_each_extent(e, first, nr)					\
+	for ((e) = (first); (e) < (first) + (nr); (e)++)
+
 /* The record of part_index() @part. */
 static inline struct kv_part *part_at(const struct core *c, u32 part)
 {

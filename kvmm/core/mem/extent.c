@@ -227,7 +227,7 @@ static u32 extent_run_find(const struct core *c, u32 pool, u32 nr, u32 tenant,
 		/* Begin where the last run was found, and go around once. */
 		u32 first = p->first + (p->cursor / nr + i) % runs * nr;
 
-		for (e = first; e < first + nr; e++)
+		for_each_extent(e, first, nr)
 			if (!extent_fits(c, e, tenant, move))
 				break;
 		if (e == first + nr)
@@ -259,7 +259,7 @@ void extent_run_abandon(struct core *c, u32 first)
 
 	KV_BUG_ON(!p->pending_spans);
 	p->pending_spans--;
-	for (e = first; e < first + nr; e++) {
+	for_each_extent(e, first, nr) {
 		KV_BUG_ON(c->extents[e].state != EXT_CREATING);
 		c->extents[e].domain = CORE_NONE;
 		if (c->extents[e].backed)
@@ -300,7 +300,7 @@ int extent_run_make(struct core *c, u32 dom, u32 first)
 
 	KV_BUG_ON(!p->used);
 	p->pending_spans++;
-	for (e = first; e < first + p->span_extents; e++) {
+	for_each_extent(e, first, p->span_extents) {
 		struct kv_extent *x = &c->extents[e];
 
 		if (!pool && x->backed && x->tenant != tenant)

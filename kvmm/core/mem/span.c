@@ -171,7 +171,7 @@ void span_cut(struct core *c, u32 dom, u32 first)
 
 	KV_BUG_ON(!p->used);
 	KV_BUG_ON(sp->nr_extents);
-	for (e = first; e < first + p->span_extents; e++) {
+	for_each_extent(e, first, p->span_extents) {
 		KV_BUG_ON(c->extents[e].tenant != tenant);
 		extent_set_state(c, e, EXT_SPAN);
 		c->extents[e].domain = dom;
@@ -259,7 +259,7 @@ void span_release(struct core *c, u32 first)
 	if (span_is_isolated(sp))
 		evacuate_forget(c, first);
 	span_list_del(c, first);
-	for (e = first; e < first + sp->nr_extents; e++) {
+	for_each_extent(e, first, sp->nr_extents) {
 		extent_set_state(c, e, EXT_BACKED);
 		c->extents[e].domain = CORE_NONE;
 		KV_BUG_ON(c->extents[e].span != first);
@@ -280,7 +280,7 @@ bool span_acked(const struct core *c, u32 first, u32 client)
 {
 	u32 e;
 
-	for (e = first; e < first + c->spans[first].nr_extents; e++)
+	for_each_extent(e, first, c->spans[first].nr_extents)
 		if (!(c->extents[e].mapped & BIT_ULL(client)))
 			return false;
 	return true;

@@ -67,7 +67,7 @@ static bool run_is_kept(const struct core *c, const struct kv_domain *d,
 {
 	u32 e;
 
-	for (e = first; e < first + d->dev.span_extents; e++)
+	for_each_extent(e, first, d->dev.span_extents)
 		if (!c->extents[e].backed || c->extents[e].tenant != d->tenant ||
 		    c->extents[e].state == EXT_REVOKING)
 			return false;

@@ -51,11 +51,10 @@ static bool seq_may_go(struct core *c, const struct kv_seq *s,
 /* Bar every span in which a member of the family maps a block. */
 static void family_bar(struct core *c, const struct kv_seq *s)
 {
-	u32 first = seq_index(c, s), i = first, n;
+	const struct kv_seq *m;
+	u32 n;
 
-	do {
-		struct kv_seq *m = &c->seqs[i];
-
+	for_each_relative(c, s, m) {
 		seq_scan(c, m)->barred = c->head->bar_pass;
 		for (n = m->trimmed; (m->flags & SEQF_RUNNING) &&
 		     n < m->nr_blocks; n++) {
@@ -65,10 +64,7 @@ static void family_bar(struct core *c, const struct kv_seq *s)
 				c->span_scans[block_span(c, pte_block(pte))]
 					.counted = SPAN_BARRED;
 		}
-		KV_BUG_ON(m->family != s->family);
-		KV_BUG_ON(c->seqs[m->fam_next].fam_prev != i);
-		i = m->fam_next;
-	} while (i != first);
+	}
 }
 
 static void bar_all(struct core *c, const struct displacer *who)
@@ -145,7 +141,7 @@ static bool run_may_go(struct core *c, u32 first, const struct displacer *who)
 	u32 nr = c->domains[dom].dev.span_extents;
 
 	KV_BUG_ON(first + nr > c->head->nr_online);
-	for (e = first; e < first + nr; e++) {
+	for_each_extent(e, first, nr) {
 		const struct kv_extent *x = &c->extents[e];
 
 		if (extent_fits(c, e, tenant, true))
@@ -170,7 +166,7 @@ static u64 run_key(const struct core *c, u32 first, u32 nr)
 	u64 share = 0, used = 0, rank = 0;
 	u32 e;
 
-	for (e = first; e < first + nr; e++) {
+	for_each_extent(e, first, nr) {
 		const struct kv_span *sp = &c->spans[c->extents[e].span];
 		const struct kv_domain *d = &c->domains[sp->domain];
 
@@ -313,14 +309,12 @@ static u32 marked_promises(const struct core *c, const struct kv_domain *d)
 /* Reservations of marked sequences of the family of @s. */
 static u32 family_promises(const struct core *c, const struct kv_seq *s)
 {
-	u32 first = seq_index(c, s), i = first, nr = 0;
+	const struct kv_seq *m;
+	u32 nr = 0;
 
-	do {
-		if (c->seqs[i].state == KVMM_SEQ_MARKED)
-			nr += c->seqs[i].reserved;
-		KV_BUG_ON(c->seqs[c->seqs[i].fam_next].fam_prev != i);
-		i = c->seqs[i].fam_next;
-	} while (i != first);
+	for_each_relative(c, s, m)
+		if (m->state == KVMM_SEQ_MARKED)
+			nr += m->reserved;
 	return nr;
 }
 
@@ -353,7 +347,7 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 {
 	u32 nr = seq_domain(c, who->want)->dev.span_extents, e, i, next, due;
 
-	for (e = first; e < first + nr; e++) {
+	for_each_extent(e, first, nr) {
 		const struct kv_span *sp = &c->spans[c->extents[e].span];
 		const struct kv_domain *d = &c->domains[sp->domain];
 

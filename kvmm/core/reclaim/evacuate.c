@@ -289,7 +289,7 @@ static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 	u64 bytes = 0;
 
 	KV_BUG_ON(first + d->dev.span_extents > c->head->nr_online);
-	for (e = first; e < first + d->dev.span_extents; e++) {
+	for_each_extent(e, first, d->dev.span_extents) {
 		u32 span = c->extents[e].span;
 
 		if (extent_fits(c, e, d->tenant, true)) {
@@ -359,7 +359,7 @@ static void run_evacuate(struct core *c, u32 first, u32 nr)
 {
 	u32 e;
 
-	for (e = first; e < first + nr; e++) {
+	for_each_extent(e, first, nr) {
 		if (c->extents[e].state == EXT_SPAN)
 			span_make_room(c, c->extents[e].span);
 		if (c->extents[e].state == EXT_SPAN &&

@@ -124,7 +124,7 @@ bool revoke_haunted(const struct core *c, u32 first, u32 nr)
 {
 	u32 e;
 
-	for (e = first; e < first + nr; e++)
+	for_each_extent(e, first, nr)
 		if (c->extents[e].haunted)
 			return true;
 	return false;
@@ -245,7 +245,7 @@ static void revoke_finish(struct core *c, struct kv_revoke *rv)
 	u32 dom = rv->dom, first = rv->first, e;
 
 	KV_BUG_ON(!c->head->nr_revokes);
-	for (e = first; e < first + rv->nr; e++)
+	for_each_extent(e, first, rv->nr)
 		c->extents[e].want = 0;
 	if (dom != CORE_NONE)
 		revoke_detach(c, rv);
@@ -368,7 +368,7 @@ void revoke_begin(struct core *c, u32 dom, u32 first)
 	d->dev.pending_spans++;
 	core_tell(c, revoke, .domain = dom, .tenant = c->extents[first].tenant,
 		  .extent = first, .extents = rv->nr);
-	for (e = first; e < first + rv->nr; e++)
+	for_each_extent(e, first, rv->nr)
 		c->extents[e].want = 1 + (u32)(rv - c->head->revokes);
 	if (!revoke_empty(c, rv))
 		revoke_abandon(c, rv);

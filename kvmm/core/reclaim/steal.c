@@ -92,7 +92,7 @@ static u32 span_cost(const struct core *c, u32 first, u32 dom)
 	if (!sp->nr_extents || sp->domain == dom || span_is_isolated(sp) ||
 	    sp->nr_free + sp->nr_cached != sp->nr_blocks)
 		return RUN_NONE;
-	for (e = first; e < first + sp->nr_extents; e++)
+	for_each_extent(e, first, sp->nr_extents)
 		cost = run_cost_both(cost, extent_cost(c, e, dom));
 	if (!sp->nr_cached || cost == RUN_NONE)
 		return cost;
@@ -343,7 +343,7 @@ static void run_evict(struct core *c, u32 dom, u32 first, bool low,
 {
 	u32 e, nr;
 
-	for (e = first; e < first + c->domains[dom].dev.span_extents; e++) {
+	for_each_extent(e, first, c->domains[dom].dev.span_extents) {
 		u32 span = c->extents[e].span;
 
 		if (c->extents[e].state != EXT_SPAN)
@@ -363,7 +363,7 @@ static bool run_is_empty(const struct core *c, u32 dom, u32 first)
 {
 	u32 e;
 
-	for (e = first; e < first + c->domains[dom].dev.span_extents; e++) {
+	for_each_extent(e, first, c->domains[dom].dev.span_extents) {
 		const struct kv_span *sp = &c->spans[c->extents[e].span];
 
 		if (c->extents[e].state == EXT_SPAN &&
@@ -389,7 +389,7 @@ static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
 	run_evict(c, dom, first, low, evicted);
 	if (!run_is_empty(c, dom, first))
 		return false;
-	for (e = first; e < first + c->domains[dom].dev.span_extents; e++) {
+	for_each_extent(e, first, c->domains[dom].dev.span_extents) {
 		u32 span = c->extents[e].span;
 
 		if (c->extents[e].state != EXT_SPAN)
@@ -409,7 +409,7 @@ static u64 run_share(const struct core *c, u32 dom, u32 first)
 	u64 share = 0;
 	u32 e;
 
-	for (e = first; e < first + c->domains[dom].dev.span_extents; e++)
+	for_each_extent(e, first, c->domains[dom].dev.span_extents)
 		if (c->extents[e].state == EXT_SPAN)
 			share = max(share, limit_share(&c->domains[
 				c->spans[c->extents[e].span].domain]) + 1);
@@ -573,7 +573,7 @@ static bool run_is_kept(const struct core *c, u32 dom, u32 first)
 	bool any = false;
 	u32 e;
 
-	for (e = first; e < first + c->domains[dom].dev.span_extents; e++) {
+	for_each_extent(e, first, c->domains[dom].dev.span_extents) {
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
 		any = true;
@@ -589,7 +589,7 @@ static u32 run_cached(const struct core *c, u32 dom, u32 first)
 {
 	u32 e, nr = 0;
 
-	for (e = first; e < first + c->domains[dom].dev.span_extents; e++)
+	for_each_extent(e, first, c->domains[dom].dev.span_extents)
 		if (c->extents[e].state == EXT_SPAN)
 			nr += c->spans[c->extents[e].span].nr_cached;
 	return nr;

@@ -32,14 +32,11 @@
 /* Set @err for all entries of the family that have no error; 0 clears it. */
 static void family_fail(struct core *c, struct kv_seq *s, int err)
 {
-	u32 first = seq_index(c, s), i = first;
+	const struct kv_seq *m;
 
-	do {
-		if (!c->seq_scans[i].plan_err || !err)
-			c->seq_scans[i].plan_err = err;
-		KV_BUG_ON(c->seqs[c->seqs[i].fam_next].fam_prev != i);
-		i = c->seqs[i].fam_next;
-	} while (i != first);
+	for_each_relative(c, s, m)
+		if (!seq_scan(c, m)->plan_err || !err)
+			seq_scan(c, m)->plan_err = err;
 }
 
 static int remap_check(const struct core *c, const struct kv_seq *child,

@@ -71,25 +71,19 @@ void seq_recompute(struct core *c, struct kv_seq *s)
  */
 void family_settle(struct core *c, struct kv_seq *s)
 {
-	u32 first = seq_index(c, s), i = first;
+	struct kv_seq *m;
 
-	do {
-		if (c->seqs[i].state == KVMM_SEQ_MARKED && c->seqs[i].nr_steps)
+	for_each_relative(c, s, m)
+		if (m->state == KVMM_SEQ_MARKED && m->nr_steps)
 			return;
-		i = c->seqs[i].fam_next;
-	} while (i != first);
-
 	if (!device_is_lost(c) && swap_family(c, s))
 		return;
-	do {
-		struct kv_seq *m = &c->seqs[i];
-
+	for_each_relative(c, s, m) {
 		if (m->state == KVMM_SEQ_MARKED && device_is_lost(c))
 			seq_poisoned(c, m);
 		else if (m->state == KVMM_SEQ_MARKED)
 			seq_recompute(c, m);
-		i = m->fam_next;
-	} while (i != first);
+	}
 }
 
 /**
@@ -101,15 +95,12 @@ void family_settle(struct core *c, struct kv_seq *s)
 void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
 		 const struct kv_seq *want)
 {
-	u32 first = seq_index(c, s), i = first;
+	struct kv_seq *m;
 
 	if (want)
 		c->taker = want->domain;
-	do {
-		struct kv_seq *m = &c->seqs[i];
-
-		KV_BUG_ON(m->family != s->family || m->domain != s->domain);
-		KV_BUG_ON(c->seqs[m->fam_next].fam_prev != i);
+	for_each_relative(c, s, m) {
+		KV_BUG_ON(m->domain != s->domain);
 		if (m->state == KVMM_SEQ_READY) {
 			m->state = KVMM_SEQ_MARKED;
 			m->epoch++;
@@ -124,7 +115,6 @@ void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
 				  .taker = c->taker);
 			seq_publish(c, m);
 		}
-		i = m->fam_next;
-	} while (i != first);
+	}
 	family_settle(c, s);
 }

@@ -18,12 +18,11 @@
 static u32 family_count(struct core *c, struct kv_seq *s, u32 state,
 			u32 *fresh)
 {
-	u32 first = seq_index(c, s), i = first, n, nr = 0;
+	const struct kv_seq *m;
+	u32 n, nr = 0;
 
 	*fresh = 0;
-	do {
-		const struct kv_seq *m = &c->seqs[i];
-
+	for_each_relative(c, s, m) {
 		for (n = m->trimmed; m->state == state && n < m->nr_blocks;
 		     n++) {
 			u32 blk = table_get(c, m, n);
@@ -34,24 +33,18 @@ static u32 family_count(struct core *c, struct kv_seq *s, u32 state,
 			nr++;
 			*fresh += c->blocks[blk].entry == CORE_NONE;
 		}
-		i = m->fam_next;
-	} while (i != first);
+	}
 	return nr;
 }
 
 static void family_unvisit(struct core *c, struct kv_seq *s, u32 state)
 {
-	u32 first = seq_index(c, s), i = first, n;
+	const struct kv_seq *m;
+	u32 n;
 
-	do {
-		const struct kv_seq *m = &c->seqs[i];
-
-		for (n = m->trimmed; m->state == state && n < m->nr_blocks;
-		     n++)
-			c->blocks[table_get(c, m, n)].flags &=
-				(u8)~BLKF_VISITED;
-		i = m->fam_next;
-	} while (i != first);
+	for_each_relative(c, s, m)
+		for (n = m->trimmed; m->state == state && n < m->nr_blocks; n++)
+			c->blocks[table_get(c, m, n)].flags &= (u8)~BLKF_VISITED;
 }
 
 static u32 family_blocks(struct core *c, struct kv_seq *s, u32 state,
@@ -164,17 +157,13 @@ static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
  */
 bool swap_family(struct core *c, struct kv_seq *s)
 {
-	u32 first = seq_index(c, s), i = first;
+	struct kv_seq *m;
 
 	if (!family_swappable(c, s, KVMM_SEQ_MARKED))
 		return false;
-	do {
-		u32 next = c->seqs[i].fam_next;
-
-		if (c->seqs[i].state == KVMM_SEQ_MARKED)
-			swap_one(c, &c->seqs[i]);
-		i = next;
-	} while (i != first);
+	for_each_relative(c, s, m)
+		if (m->state == KVMM_SEQ_MARKED)
+			swap_one(c, m);
 	return true;
 }
 
@@ -182,13 +171,11 @@ bool swap_family(struct core *c, struct kv_seq *s)
 
 static bool family_is_idle(const struct core *c, const struct kv_seq *s)
 {
-	u32 first = seq_index(c, s), i = first;
+	const struct kv_seq *m;
 
-	do {
-		if (c->seqs[i].nr_steps)
+	for_each_relative(c, s, m)
+		if (m->nr_steps)
 			return false;
-		i = c->seqs[i].fam_next;
-	} while (i != first);
 	return true;
 }
 
