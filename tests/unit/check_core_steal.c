@@ -195,6 +195,17 @@ START_TEST(test_low_goes_last)
 }
 END_TEST
 
+/* Only costs at which there is a run are scanned for. */
+START_TEST(test_scans_before_memory_that_low_protects)
+{
+	domain('a', 1, 1);
+	layout("aAAAAAAA");
+	set_blocks('a', CORE_LIMIT_LOW, 32);
+	ck_assert(steal('t', false));
+	ck_assert_uint_eq(c->work, 3 * SCAN);
+}
+END_TEST
+
 /* A span without cache costs its owner nothing, also if memory.min protects all of it. */
 START_TEST(test_empty_span_costs_nothing)
 {
@@ -508,6 +519,7 @@ int main(void)
 	tcase_add_test(tc, test_free_blocks_are_counted_once);
 	tcase_add_test(tc, test_min_keeps_cache);
 	tcase_add_test(tc, test_low_goes_last);
+	tcase_add_test(tc, test_scans_before_memory_that_low_protects);
 	tcase_add_test(tc, test_empty_span_costs_nothing);
 	tcase_add_test(tc, test_floor_stays_if_the_taker_has_others);
 	tcase_add_test(tc, test_order_of_costs);

@@ -91,13 +91,19 @@ END_TEST
 
 START_TEST(test_least_cache_first)
 {
+	struct run_look l = { .nr = 0 };
+
 	domain('a', 1, 1);
 	domain('b', 1, 1);
 	layout("aaabBBTT");
 	thin(1, 1);
 	thin(2, 2);
 	time_passes();
-	expect_kept('t', "aa.bBBTT");
+	ck_assert(kept_with('t', 1, &l));
+	ck_assert_str_eq(map(), "aa.bBBTT");
+	ck_assert_uint_eq(l.key[0], UINT32_MAX - 2);
+	ck_assert_uint_eq(l.key[1], UINT32_MAX - 3);
+	ck_assert_uint_eq(l.key[2], UINT32_MAX - 4);
 	expect_kept('t', "a..bBBTT");
 	expect_kept('t', "...bBBTT");
 }
