@@ -28,17 +28,6 @@ static void again(const char *spans)
 	scene(spans);
 }
 
-static struct kv_seq *seq_at(u32 e)
-{
-	return seq_find(c, owner[(int)c->domains[c->spans[e].domain].name[0]],
-			runs[e]);
-}
-
-static u32 state_at(char letter, u32 e)
-{
-	return sh_state(owner[(int)letter], runs[e]);
-}
-
 /* Claim runs for a sequence of @letter that lacks @nr blocks. */
 static enum verdict claim(char letter, u32 nr, bool promised)
 {
@@ -183,7 +172,7 @@ START_TEST(test_owner_above_high_first)
 }
 END_TEST
 
-/* An owner below memory.low goes last, whatever its share and memory.high. */
+/* An owner below memory.low goes last, with any share and memory.high. */
 START_TEST(test_owner_below_low_last)
 {
 	scene("AAAAAABB");
@@ -338,15 +327,6 @@ START_TEST(test_waiter_displaces_past_residency_only)
 	ck_assert_str_eq(map(), "AA..TTTT");
 }
 END_TEST
-
-/* Two sequences become one family, as if one were a fork of the other. */
-static void make_family(struct kv_seq *a, struct kv_seq *b)
-{
-	sh_unchecked = true;
-	b->family = a->family;
-	a->fam_next = a->fam_prev = seq_index(c, b);
-	b->fam_next = b->fam_prev = seq_index(c, a);
-}
 
 /* A family stays as a whole if one of its members does. */
 START_TEST(test_member_that_stays_keeps_its_family)

@@ -199,6 +199,27 @@ static void __maybe_unused wait_long(void)
 	c->now = sh.now;
 }
 
+/* The sequence that runs in the span at @e. */
+static struct kv_seq *__maybe_unused seq_at(u32 e)
+{
+	return seq_find(c, owner[(int)c->domains[c->spans[e].domain].name[0]],
+			runs[e]);
+}
+
+static u32 __maybe_unused state_at(char letter, u32 e)
+{
+	return sh_state(owner[(int)letter], runs[e]);
+}
+
+/* Two sequences become one family, as if one were a fork of the other. */
+static void __maybe_unused make_family(struct kv_seq *a, struct kv_seq *b)
+{
+	sh_unchecked = true;
+	b->family = a->family;
+	a->fam_next = a->fam_prev = seq_index(c, b);
+	b->fam_next = b->fam_prev = seq_index(c, a);
+}
+
 /* ---- steal.c ---- */
 
 static bool __maybe_unused steal_with(char letter, bool back, struct run_look *l)
