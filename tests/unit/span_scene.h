@@ -200,7 +200,7 @@ static void __maybe_unused wait_long(void)
 }
 
 /* The sequence that runs in the span at @e. */
-static struct kv_seq *__maybe_unused seq_at(u32 e)
+static struct kv_seq __maybe_unused *seq_at(u32 e)
 {
 	return seq_find(c, owner[(int)c->domains[c->spans[e].domain].name[0]],
 			runs[e]);
