@@ -578,6 +578,30 @@ START_TEST(test_span_that_has_to_go)
 }
 END_TEST
 
+/* All sequences of a span go, also those behind a family in the list. */
+START_TEST(test_all_sequences_of_a_span_go)
+{
+	u64 seq[SH_PER];
+	u32 i;
+
+	scene("aAAATTTT");
+	thin(0, 4);
+	for (i = 0; i < SH_PER; i++) {
+		seq[i] = sh_ready(owner['a'], 1, SH_BT - 1, 50000 + 100 * i);
+		sh_compute(owner['a'], seq[i], 0, 1, 50000 + 100 * i);
+	}
+	make_family(seq_find(c, owner['a'], seq[0]),
+		    seq_find(c, owner['a'], seq[1]));
+	ck_assert_int_eq(span_isolate(c, 0), 0);
+	SH_CORE(displace_all(c, 0));
+	for (i = 0; i < SH_PER; i++)
+		ck_assert_uint_eq(sh_state(owner['a'], seq[i]),
+				  KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(sh_count(CORE_EV_resize_preempt), 3);
+	ck_assert_str_eq(map(), ".AAATTTT");
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_displace");
@@ -615,6 +639,7 @@ int main(void)
 	tcase_add_test(tc, test_span_with_an_open_step);
 	tcase_add_test(tc, test_span_that_min_protects);
 	tcase_add_test(tc, test_span_that_has_to_go);
+	tcase_add_test(tc, test_all_sequences_of_a_span_go);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }
