@@ -66,8 +66,8 @@ static void teardown(void)
 	sh_stop();
 }
 
-/* A sequence of @who that is not indexed and has its ids. */
-static u64 asks(u32 who, u32 tokens, u32 more)
+/* A sequence of @client that is not indexed and has its ids. */
+static u64 asks(u32 client, u32 tokens, u32 more)
 {
 	struct kvmm_open_arg a = {
 		.prompt_len = tokens, .max_tokens = more,
@@ -75,78 +75,78 @@ static u64 asks(u32 who, u32 tokens, u32 more)
 	};
 	u64 seq;
 
-	ck_assert_int_eq(sh_open_as(who, &a, &seq), 0);
-	ck_assert_int_eq(sh_match(who, seq, tokens, 7), 0);
+	ck_assert_int_eq(sh_open_as(client, &a, &seq), 0);
+	ck_assert_int_eq(sh_match(client, seq, tokens, 7), 0);
 	return seq;
 }
 
-/* A sequence of @who that waits. */
-static u64 waits(u32 who, u32 blocks)
+/* A sequence of @client that waits. */
+static u64 waits(u32 client, u32 blocks)
 {
-	u64 seq = asks(who, blocks * SH_BT, 0);
+	u64 seq = asks(client, blocks * SH_BT, 0);
 
-	ck_assert_uint_eq(sh_state(who, seq), KVMM_SEQ_WAITING);
+	ck_assert_uint_eq(sh_state(client, seq), KVMM_SEQ_WAITING);
 	return seq;
 }
 
-/* A running sequence of @who with @tokens computed. */
-static u64 runs(u32 who, u32 tokens, u32 more)
+/* A running sequence of @client with @tokens computed. */
+static u64 runs(u32 client, u32 tokens, u32 more)
 {
-	u64 seq = asks(who, tokens, more);
+	u64 seq = asks(client, tokens, more);
 
-	ck_assert_uint_eq(sh_state(who, seq), KVMM_SEQ_READY);
-	sh_compute(who, seq, 0, tokens, 7);
+	ck_assert_uint_eq(sh_state(client, seq), KVMM_SEQ_READY);
+	sh_compute(client, seq, 0, tokens, 7);
 	return seq;
 }
 
-static int len_verb(u32 who, u16 op, u64 seq, u32 len)
+static int len_verb(u32 client, u16 op, u64 seq, u32 len)
 {
 	struct kvmm_len_arg *a = (struct kvmm_len_arg *)sh.args;
 	int err;
 
 	*a = (struct kvmm_len_arg){ .seq = seq, .len = len };
-	ck_assert_int_eq(sh_submit(who, op, 1, 0, sizeof(*a)), 0);
+	ck_assert_int_eq(sh_submit(client, op, 1, 0, sizeof(*a)), 0);
 	err = sh_seq_res(0);
 	sh_settle();
 	return err;
 }
 
-static void truncate_to(u32 who, u64 seq, u32 len)
+static void truncate_to(u32 client, u64 seq, u32 len)
 {
-	ck_assert_int_eq(len_verb(who, KVMM_OP_SEQ_TRUNCATE, seq, len), 0);
+	ck_assert_int_eq(len_verb(client, KVMM_OP_SEQ_TRUNCATE, seq, len), 0);
 }
 
-static void set_priority(u32 who, u64 seq, u32 priority)
+static void set_priority(u32 client, u64 seq, u32 priority)
 {
 	struct kvmm_prio_arg *a = (struct kvmm_prio_arg *)sh.args;
 
 	*a = (struct kvmm_prio_arg){ .seq = seq, .priority = priority };
-	ck_assert_int_eq(sh_submit(who, KVMM_OP_SEQ_SETPRIO, 1, 0, sizeof(*a)), 0);
+	ck_assert_int_eq(sh_submit(client, KVMM_OP_SEQ_SETPRIO, 1, 0, sizeof(*a)), 0);
 	ck_assert_int_eq(sh_seq_res(0), 0);
 	sh_settle();
 }
 
 /* An event that changes nothing. */
-static void nothing(u32 who)
+static void nothing(u32 client)
 {
-	ck_assert_int_eq(sh_submit(who, KVMM_OP_NOP, 0, 0, 0), 0);
+	ck_assert_int_eq(sh_submit(client, KVMM_OP_NOP, 0, 0, 0), 0);
 	sh_settle();
 }
 
-static void remap(u32 who, u64 child, u64 from)
+static void remap(u32 client, u64 child, u64 from)
 {
 	struct kvmm_remap_arg *a = (struct kvmm_remap_arg *)sh.args;
 
 	*a = (struct kvmm_remap_arg){ .child = child, .other = from };
-	ck_assert_int_eq(sh_submit(who, KVMM_OP_SEQ_REMAP, 1, 0, sizeof(*a)), 0);
+	ck_assert_int_eq(sh_submit(client, KVMM_OP_SEQ_REMAP, 1, 0, sizeof(*a)), 0);
 	ck_assert_int_eq(sh_seq_res(0), 0);
 	sh_settle();
 }
 
-#define assert_runs(who, seq)	\
-	ck_assert_uint_eq(sh_state(who, seq), KVMM_SEQ_READY)
-#define assert_waits(who, seq)	\
-	ck_assert_uint_eq(sh_state(who, seq), KVMM_SEQ_WAITING)
+#define assert_runs(client, seq)	\
+	ck_assert_uint_eq(sh_state(client, seq), KVMM_SEQ_READY)
+#define assert_waits(client, seq)	\
+	ck_assert_uint_eq(sh_state(client, seq), KVMM_SEQ_WAITING)
 
 /* ---- the wait list ---- */
 
