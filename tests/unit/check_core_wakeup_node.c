@@ -106,6 +106,16 @@ static void set_priority(u32 client, u64 seq, u32 priority)
 	sh_settle();
 }
 
+static void advise(u64 seq, u32 advice)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = advice };
+	ck_assert_int_eq(sh_submit(one, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
+	ck_assert_int_eq(sh_seq_res(0), 0);
+	sh_settle();
+}
+
 /* An event that changes nothing. */
 static void nothing(u32 client)
 {
@@ -284,6 +294,139 @@ START_TEST(test_given_up_run_returns)
 }
 END_TEST
 
+/* ---- spans of another domain ---- */
+
+/* Two domains of a tenant, which has all memory. */
+static void setup_domains(void)
+{
+	setup_as(POOL / SH_PER, STARVE, 16);
+	sh_warm(one);
+	two = sh_attach(1, "b");
+}
+
+/* Two sequences of a block with @tokens, each in a span of its own. */
+static void one_each(u32 tokens, u64 *seq)
+{
+	u64 gone = runs(one, 3 * SH_BT, 0);
+
+	seq[0] = runs(one, tokens, 8 * SH_BT);
+	seq[1] = runs(one, tokens, 8 * SH_BT);
+	ck_assert_int_eq(sh_close(one, gone), 0);
+}
+
+/*
+ * A span could not be emptied in time.  Spans are emptied again after a pause, and
+ * nothing but the time tells.
+ */
+START_TEST(test_span_is_emptied_after_pause)
+{
+	u64 seq[2];
+
+	one_each(SH_BT / 2, seq);
+	(void)runs(two, 8 * SH_BT, 0);
+	ck_assert_int_eq(sh_begin(one, seq[1], SH_BT / 2, 1), 0);
+	(void)waits(two, 4);
+	ck_assert_uint_eq(sh_count(CORE_EV_migrate_begin), 1);
+	sh_tick(LOOK);
+	ck_assert_uint_eq(sh_count(CORE_EV_span_putback), 1);
+	sh_tick(LOOK - 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_migrate_begin), 1);
+	sh_tick(1);
+	ck_assert_uint_eq(sh_count(CORE_EV_migrate_begin), 2);
+}
+END_TEST
+
+/*
+ * A span is not released, since an open step copies from its cached block.  The
+ * next event takes the other span of cache.
+ */
+START_TEST(test_other_span_is_stolen)
+{
+	u64 gone[2], seq, waiter;
+	struct kvmm_len_arg *a = (struct kvmm_len_arg *)sh.args;
+	u32 mate = sh_attach(1, "a");
+
+	gone[0] = sh_ready(mate, 4 * SH_BT, 0, 500);
+	sh_compute(mate, gone[0], 0, 4 * SH_BT, 500);
+	seq = sh_ready(one, SH_BT, 4 * SH_BT, 0);
+	sh_compute(one, seq, 0, SH_BT, 0);
+	gone[1] = runs(one, 3 * SH_BT, 0);
+	*a = (struct kvmm_len_arg){ .seq = seq, .len = SH_BT / 2 };
+	ck_assert_int_eq(sh_submit(one, KVMM_OP_SEQ_TRUNCATE, 1, 0, sizeof(*a)), 0);
+	ck_assert_int_eq(sh_begin(one, seq, SH_BT / 2, 1), 0);
+	(void)runs(mate, 3 * SH_BT, 0);
+	(void)runs(two, 4 * SH_BT, 0);
+	ck_assert_int_eq(sh_close(mate, gone[0]), 0);
+	ck_assert_int_eq(sh_close(one, gone[1]), 0);
+	ck_assert_uint_eq(sh_pool().cached, 5 * SH_BLOCK);
+	waiter = waits(two, 4);
+	ck_assert_uint_eq(sh_pool().quiescing, SH_BLOCK);
+	nothing(two);
+	assert_runs(two, waiter);
+}
+END_TEST
+
+/*
+ * Within its memory.min a domain has only spans without tails emptied.  A step of
+ * the other domain fills such a tail.
+ */
+START_TEST(test_tail_is_full)
+{
+	u64 seq[2], waiter;
+
+	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_MIN,
+					 4 * SH_BLOCK), 0);
+	ck_assert_int_eq(core_domain_set(c, sh.now, 1, CORE_LIMIT_MIN,
+					 12 * SH_BLOCK), 0);
+	one_each(SH_BT - 1, seq);
+	(void)runs(two, 8 * SH_BT, 0);
+	waiter = waits(two, 4);
+	ck_assert_int_eq(sh_begin(one, seq[0], SH_BT - 1, 1), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_migrate_begin), 0);
+	ck_assert_int_eq(sh_end(one, seq[0], SH_BT - 1, SH_BT, 7), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_migrate_begin), 1);
+	copies_done();
+	assert_runs(two, waiter);
+}
+END_TEST
+
+/*
+ * A sequence of three blocks loses them to the longest-waiting one of the other
+ * domain when its step ends.  No span is free then, but one can be emptied now.
+ * @_i: it is swapped out, and two blocks have clean copies; else it is recomputed.
+ */
+START_TEST(test_victim_leaves_room_to_move)
+{
+	const u32 len = 2 * SH_BT + 1;
+	u64 victim = runs(one, len, SH_BT), gone;
+
+	ck_assert_int_eq(core_tune(c, sh.now, CORE_TUNE_swappiness,
+				   _i ? 200 : 0), 0);
+	if (_i) {
+		advise(victim, KVMM_ADV_PAGEOUT);
+		copies_done();
+		advise(victim, KVMM_ADV_WILLNEED);
+		copies_done();
+	}
+	set_priority(one, runs(one, 2 * SH_BT, 0), 1);
+	sh_compute(one, victim, len, len + 1, 7);
+	gone = runs(one, 2 * SH_BT, 0);
+	set_priority(one, runs(one, SH_BT, 0), 1);
+	set_priority(one, runs(one, SH_BT, 0), 1);
+	ck_assert_int_eq(sh_close(one, gone), 0);
+	set_priority(two, runs(two, 4 * SH_BT, 0), 1);
+	ck_assert_int_eq(sh_begin(one, victim, len + 1, 1), 0);
+	(void)waits(two, 4);
+	sh_tick(STARVE);
+	ck_assert_uint_eq(sh_state(one, victim), KVMM_SEQ_MARKED);
+	ck_assert_uint_eq(sh_count(CORE_EV_migrate_begin), 0);
+	ck_assert_int_eq(sh_end_empty(one, sh.cl[one].step), 0);
+	ck_assert_uint_eq(sh_state(one, victim), _i ? KVMM_SEQ_SWAPPED :
+						      KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(sh_count(CORE_EV_migrate_begin), 1);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("core_wakeup_node");
@@ -301,6 +444,13 @@ static Suite *suite(void)
 	tcase_add_test(tc, test_extents_have_stayed);
 	tcase_add_test(tc, test_extent_need_not_be_mapped);
 	tcase_add_test(tc, test_given_up_run_returns);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("domains");
+	tcase_add_checked_fixture(tc, setup_domains, teardown);
+	tcase_add_test(tc, test_span_is_emptied_after_pause);
+	tcase_add_test(tc, test_other_span_is_stolen);
+	tcase_add_test(tc, test_tail_is_full);
+	tcase_add_loop_test(tc, test_victim_leaves_room_to_move, 0, 2);
 	suite_add_tcase(s, tc);
 	return s;
 }
