@@ -292,6 +292,119 @@ START_TEST(test_batch_of_right_and_wrong)
 }
 END_TEST
 
+/* ---- results ---- */
+
+#define RES(type)	sizeof(struct kvmm_##type##_res)
+
+static const struct {
+	struct kvmm_sqe	sqe;
+	u32		entry;
+	u32		result;
+} verb_sizes[] = {
+	{ { .op = KVMM_OP_NOP }, 0, 0 },
+	{ { .op = KVMM_OP_SEQ_OPEN, .nr = 3 }, ARG(open), RES(open) },
+	{ { .op = KVMM_OP_SEQ_MATCH, .nr = 3 }, ARG(match), RES(seq) },
+	{ { .op = KVMM_OP_STEP_BEGIN, .nr = 3, .step = 9 }, ARG(begin), RES(begin) },
+	{ { .op = KVMM_OP_STEP_END, .nr = 3, .step = 9,
+	    .param = { 7, 8 } }, ARG(end), RES(end) },
+	{ { .op = KVMM_OP_STEP_END, .step = 9 }, 0, RES(end) },
+	{ { .op = KVMM_OP_SEQ_REMAP, .nr = 3 }, ARG(remap), RES(seq) },
+	{ { .op = KVMM_OP_SEQ_CLOSE, .nr = 3 }, ARG(seq), RES(seq) },
+	{ { .op = KVMM_OP_SEQ_TRUNCATE, .nr = 3 }, ARG(len), RES(seq) },
+	{ { .op = KVMM_OP_SEQ_TRIM, .nr = 3 }, ARG(len), RES(seq) },
+	{ { .op = KVMM_OP_SEQ_ADVISE, .nr = 3 }, ARG(advise), RES(seq) },
+	{ { .op = KVMM_OP_SEQ_SETPRIO, .nr = 3 }, ARG(prio), RES(seq) },
+	{ { .op = KVMM_OP_EXTENT_ACK, .nr = 3 }, ARG(ack), RES(seq) },
+	{ { .op = KVMM_OP_DETACH }, 0, 0 },
+};
+
+static int check_req(struct kvmm_sqe sqe, u32 len, struct core_req *req)
+{
+	sqe.number = ++sh.cl[cl].number;
+	return core_req_check(sh.core, cl, &sqe, sh.args, len, req);
+}
+
+/* Each verb has entries and results of one size, and a result for each entry. */
+START_TEST(test_sizes_of_verb)
+{
+	struct kvmm_sqe sqe = verb_sizes[_i].sqe;
+	u32 len = sqe.nr * verb_sizes[_i].entry;
+	struct core_req req;
+
+	memset(sh.args, 0, sizeof(sh.args));
+	ck_assert_int_eq(check_req(sqe, len, &req), 0);
+	ck_assert_uint_eq(req.nr_results, sqe.nr);
+	ck_assert_uint_eq(req.result_size, verb_sizes[_i].result);
+	ck_assert_ptr_eq(req.args, sh.args);
+	ck_assert_int_eq(check_req(sqe, len + 4, &req), -EINVAL);
+	if (len)
+		ck_assert_int_eq(check_req(sqe, len - 4, &req), -EINVAL);
+}
+END_TEST
+
+/* Ids follow the entries: as many as all entries say together. */
+START_TEST(test_ids_are_counted)
+{
+	struct kvmm_sqe sqe = { .op = _i ? KVMM_OP_STEP_END : KVMM_OP_SEQ_MATCH,
+				.nr = 2, .step = _i ? 9 : 0 };
+	struct kvmm_match_arg *m = (struct kvmm_match_arg *)sh.args;
+	struct kvmm_end_arg *e = (struct kvmm_end_arg *)sh.args;
+	u32 len = 2 * (u32)(_i ? sizeof(*e) : sizeof(*m)), i;
+	struct core_req req;
+
+	memset(sh.args, 0, sizeof(sh.args));
+	for (i = 0; i < 2; i++)
+		*(_i ? &e[i].nr_ids : &m[i].nr_ids) = 3 + i;
+	ck_assert_int_eq(check_req(sqe, len + 4 * 7, &req), 0);
+	ck_assert_uint_eq(req.nr_results, 2);
+	ck_assert_int_eq(check_req(sqe, len + 4 * 6, &req), -EINVAL);
+	ck_assert_int_eq(check_req(sqe, len + 4 * 8, &req), -EINVAL);
+	/* So many ids that their bytes exceed 32 bits. */
+	*(_i ? &e[0].nr_ids : &m[0].nr_ids) = 1u << 30;
+	ck_assert_int_eq(check_req(sqe, len + 4 * 4, &req), -EINVAL);
+}
+END_TEST
+
+/* A fork has a result for each child, and a batch has a largest size. */
+START_TEST(test_children_are_counted)
+{
+	struct kvmm_sqe sqe = { .op = KVMM_OP_SEQ_FORK, .nr = 2 };
+	struct kvmm_fork_arg *a = (struct kvmm_fork_arg *)sh.args;
+	struct core_req req;
+
+	memset(sh.args, 0, sizeof(sh.args));
+	a[0].nr_children = 1;
+	a[1].nr_children = CORE_MAX_BATCH - 1;
+	ck_assert_int_eq(check_req(sqe, 2 * sizeof(*a), &req), 0);
+	ck_assert_uint_eq(req.nr_results, CORE_MAX_BATCH);
+	ck_assert_uint_eq(req.result_size, sizeof(struct kvmm_open_res));
+	a[0].nr_children = 2;
+	ck_assert_int_eq(check_req(sqe, 2 * sizeof(*a), &req), -E2BIG);
+	a[0].nr_children = 0;
+	ck_assert_int_eq(check_req(sqe, 2 * sizeof(*a), &req), -EINVAL);
+	sqe.op = KVMM_OP_SEQ_CLOSE;
+	sqe.nr = CORE_MAX_BATCH;
+	ck_assert_int_eq(check_req(sqe, sqe.nr * (u32)ARG(seq), &req), 0);
+}
+END_TEST
+
+/* The records of a refused request are zero. */
+START_TEST(test_results_of_refused_request)
+{
+	struct kvmm_end_arg *a = (struct kvmm_end_arg *)sh.args;
+	const u8 zero[2 * sizeof(struct kvmm_end_res)] = { 0 };
+	const u8 *res = (const u8 *)sh.results;
+
+	memset(sh.args, 0, sizeof(sh.args));
+	memset(sh.results, 0xff, sizeof(sh.results));
+	a[0].seq = seq;
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_STEP_END, 2, 99, 2 * sizeof(*a)),
+			 -EINVAL);
+	ck_assert_mem_eq(res, zero, sizeof(zero));
+	ck_assert_uint_eq(res[sizeof(zero)], 0xff);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_request");
@@ -308,6 +421,13 @@ int main(void)
 	tcase_add_test(tc, test_setprio_refused);
 	tcase_add_test(tc, test_close_of_nothing);
 	tcase_add_test(tc, test_batch_of_right_and_wrong);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("results");
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_loop_test(tc, test_sizes_of_verb, 0, ARRAY_SIZE(verb_sizes));
+	tcase_add_loop_test(tc, test_ids_are_counted, 0, 2);
+	tcase_add_test(tc, test_children_are_counted);
+	tcase_add_test(tc, test_results_of_refused_request);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }
