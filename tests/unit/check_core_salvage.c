@@ -1,0 +1,314 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_salvage.c - content and records that a salvage keeps
+ *
+ * A core ends inside an event, and the next one makes the arena anew.  Content
+ * with a name stays in the index: on the device, in the host pool, in an area.
+ * Sequences and clients keep what was set when they were made.
+ */
+#include "kvmm/core/node/node.h"
+#include "tests/unit/core_shell.h"
+
+#define POOL	16u	/* blocks */
+#define SLOT	(2 * SH_EXTENT)
+#define MOST	64u	/* requests in flight */
+#define HOST	CORE_POOL_HOST
+#define AREA	CORE_POOL_AREA
+
+static struct core *c;
+static u32 cl;
+static struct core_copy copies[MOST];
+static struct core_io ios[MOST];
+static u32 nr_copies, nr_ios;
+
+static void on_copy(const struct core_copy *cp)
+{
+	ck_assert_uint_lt(nr_copies, MOST);
+	copies[nr_copies++] = *cp;
+}
+
+static void on_io(const struct core_io *io)
+{
+	ck_assert_uint_lt(nr_ios, MOST);
+	ios[nr_ios++] = *io;
+}
+
+/* Answer all requests, the newest first. */
+static void answers(void)
+{
+	while (nr_copies || nr_ios) {
+		if (nr_copies)
+			SH_CORE(core_copy_done(c, sh.now, copies[--nr_copies].id, 0));
+		else
+			SH_CORE(core_io_done(c, sh.now, ios[--nr_ios].id, 0));
+		sh_settle();
+	}
+}
+
+static void setup(void)
+{
+	u32 area;
+
+	sh_on_copy = on_copy;
+	sh_on_io = on_io;
+	nr_copies = 0;
+	nr_ios = 0;
+	sh_config(POOL / SH_PER);
+	sh.cfg.host_bytes = 4 * SLOT;
+	sh.cfg.area_bytes = 16 * SLOT;
+	sh.cfg.swappiness = 200;
+	sh_start();
+	c = sh.core;
+	cl = sh_attach(1, "a");
+	ck_assert_int_eq(core_area_add(c, sh.now, sh.cfg.area_bytes, 0, &area), 0);
+}
+
+static void teardown(void)
+{
+	sh_stop();
+}
+
+/* The core ends inside an event, and another one salvages the arena. */
+static void salvaged(void)
+{
+	struct sh_client *k = &sh.cl[cl];
+	struct core_bind bind = {
+		.ctl = &k->ctl, .seqs = k->seqs, .extents = k->extents,
+		.tables = k->tables, .events = k->events,
+		.nr_events = SH_EVENTS,
+	};
+	struct core_attach_info info;
+	struct core_report r;
+	u64 committed;
+	int how;
+
+	core_commit_begin(c);
+	core_commit_end(c, cl);
+	c->head->event = 1;
+	memset(c, 0xa5, core_struct_size());
+	nr_copies = 0;
+	nr_ios = 0;
+	memset(&k->ctl, 0, sizeof(*k) - offsetof(struct sh_client, ctl));
+	how = core_adopt(c, sh.arena, core_arena_size(&sh.cfg), &sh.cfg, &sh_ops,
+			 NULL, sh.now, &r);
+	ck_assert_msg(how == CORE_ADOPT_SALVAGED, "%d: %s", how, r.text);
+	ck_assert_int_eq(core_client_resume(c, sh.now, cl, k->number, &info,
+					    &committed), 0);
+	core_client_bind(c, cl, &bind);
+	sh_tick(1);
+}
+
+static void advise(u64 seq, u32 advice)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = advice };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
+	ck_assert_int_eq(sh_seq_res(0), 0);
+	sh_settle();
+}
+
+/* Cache of 4 blocks, with copies in the host pool. */
+static void copied(void)
+{
+	u64 seq = sh_ready(cl, 4 * SH_BT, 0, 1);
+
+	sh_compute(cl, seq, 0, 4 * SH_BT, 1);
+	advise(seq, KVMM_ADV_PAGEOUT);
+	while (nr_copies) {
+		SH_CORE(core_copy_done(c, sh.now, copies[--nr_copies].id, 0));
+		sh_settle();
+	}
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+}
+
+static u64 slots(u32 pool)
+{
+	struct core_tier_view v;
+
+	ck_assert_int_eq(core_get_tier(c, pool, &v), 0);
+	ck_assert_uint_eq(v.limbo + v.poison, 0);
+	return v.used / SLOT;
+}
+
+/* Tokens of the prompt that a new sequence finds. */
+static u32 found(void)
+{
+	u64 seq = sh_open(cl, 4 * SH_BT + 1, 0);
+
+	ck_assert_int_eq(sh_match(cl, seq, 4 * SH_BT + 1, 1), 0);
+	answers();
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	return sh_status(cl, seq)->cached_len;
+}
+
+/* Clean copies stay beside their blocks, and have the names after an eviction. */
+START_TEST(test_clean_copies_stay)
+{
+	copied();
+	ck_assert_uint_eq(slots(HOST), 4);
+	salvaged();
+	ck_assert_uint_eq(sh_domain(cl).blocks[BLK_CACHED], 4);
+	ck_assert_uint_eq(slots(HOST), 4);
+	ck_assert_int_eq(core_evict(c, sh.now, 0, POOL), 4);
+	ck_assert_uint_eq(slots(HOST), 4);
+	ck_assert_uint_eq(found(), 4 * SH_BT);
+}
+END_TEST
+
+/* Content that only the host pool has keeps its names. */
+START_TEST(test_names_of_host_slots_stay)
+{
+	copied();
+	ck_assert_int_eq(core_evict(c, sh.now, 0, POOL), 4);
+	salvaged();
+	ck_assert_uint_eq(sh_domain(cl).blocks[BLK_CACHED], 0);
+	ck_assert_uint_eq(slots(HOST), 4);
+	ck_assert_uint_eq(found(), 4 * SH_BT);
+	ck_assert_uint_eq(sh_domain(cl).blocks[BLK_SEALED], 4);
+}
+END_TEST
+
+/* Both slots of content stay; what was being written is free. */
+START_TEST(test_slots_of_areas_stay)
+{
+	copied();
+	ck_assert_int_eq(core_evict(c, sh.now, 0, POOL), 4);
+	sh_tick(1);
+	ck_assert_uint_eq(nr_ios, 4);
+	if (_i)
+		answers();
+	salvaged();
+	nr_ios = 0;
+	ck_assert_uint_eq(slots(HOST), 4);
+	ck_assert_uint_eq(found(), 4 * SH_BT);
+	if (_i)
+		ck_assert_uint_eq(slots(AREA), 4);
+}
+END_TEST
+
+/* A copy that was under way is no copy, and its slot is free. */
+START_TEST(test_copies_in_flight_are_dropped)
+{
+	u64 seq = sh_ready(cl, 4 * SH_BT, 0, 1);
+
+	sh_compute(cl, seq, 0, 4 * SH_BT, 1);
+	advise(seq, KVMM_ADV_PAGEOUT);
+	ck_assert_uint_eq(nr_copies, 4);
+	salvaged();
+	nr_copies = 0;
+	ck_assert_uint_eq(sh_domain(cl).blocks[BLK_CACHED], 4);
+	ck_assert_uint_eq(slots(HOST), 0);
+	ck_assert_uint_eq(core_sizes(c)->nr_entries, c->head->nr_free_entries);
+	ck_assert_uint_eq(found(), 4 * SH_BT);
+}
+END_TEST
+
+/* A name whose parent does not lead to it is dropped, with those below it. */
+START_TEST(test_wrong_parent_is_dropped)
+{
+	u64 seq = sh_ready(cl, 4 * SH_BT, 0, 1);
+	u32 blk, i;
+
+	sh_compute(cl, seq, 0, 4 * SH_BT, 1);
+	blk = table_get(c, seq_find(c, cl, seq), 2);
+	if (_i)
+		c->blocks[blk].hash[_i - 1] ^= 1;
+	else
+		block_ids(c, blk)[3] ^= 1;
+	salvaged();
+	ck_assert_uint_eq(sh_domain(cl).blocks[BLK_CACHED], 2);
+	ck_assert_uint_eq(found(), 2 * SH_BT);
+	for (i = 0; i < core_sizes(c)->nr_nodes; i++)
+		ck_assert_uint_eq(c->nodes[i].flags & 1, 0);
+}
+END_TEST
+
+/* ---- sequences ---- */
+
+/* A sequence keeps its fields of SEQ_OPEN; its table and its steps are void. */
+START_TEST(test_sequence_keeps_its_identity)
+{
+	struct kvmm_open_arg a = {
+		.prompt_len = 40, .max_tokens = 24, .priority = 9, .salt = 77,
+		.flags = KVMM_OPEN_NO_INDEX,
+	};
+	u64 seq, kid, arrival;
+	struct core_seq_view v;
+	u32 family;
+
+	ck_assert_int_eq(sh_open_as(cl, &a, &seq), 0);
+	ck_assert_int_eq(sh_match(cl, seq, 40, 1), 0);
+	sh_compute(cl, seq, 0, 40, 1);
+	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
+	ck_assert_int_eq(core_get_seq(c, KVMM_SEQ_INDEX(kid), &v), 0);
+	arrival = v.arrival;
+	family = v.family;
+	salvaged();
+	ck_assert_int_eq(core_get_seq(c, KVMM_SEQ_INDEX(kid), &v), 0);
+	ck_assert_uint_eq(v.seq, kid);
+	ck_assert_uint_eq(v.state, KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(v.priority, 9);
+	ck_assert_uint_eq(v.prompt_len, 40);
+	ck_assert_uint_eq(v.max_tokens, 24);
+	ck_assert_uint_eq(v.valid_len, 0);
+	ck_assert_uint_eq(v.nr_blocks, 0);
+	ck_assert_uint_eq(v.seq_epoch, 1);
+	ck_assert_uint_eq(v.nr_preempted, 1);
+	ck_assert_uint_eq(v.arrival, arrival);
+	ck_assert_uint_eq(v.family, family);
+	ck_assert_uint_eq(seq_find(c, cl, kid)->lost_len, 40);
+	ck_assert_uint_eq(seq_find(c, cl, kid)->salt, 77);
+	ck_assert_uint_eq(seq_find(c, cl, kid)->fam_next, KVMM_SEQ_INDEX(seq));
+	ck_assert_uint_eq(seq_find(c, cl, kid)->fam_prev, KVMM_SEQ_INDEX(seq));
+	/* A new sequence comes after it, in another family. */
+	(void)sh_open(cl, 4, 0);
+	ck_assert_int_eq(core_get_seq(c, 2, &v), 0);
+	ck_assert_uint_eq(v.arrival, arrival + 1);
+	ck_assert_uint_eq(v.family, family + 1);
+}
+END_TEST
+
+/* What a sequence had is counted as freed, and its steps as ended. */
+START_TEST(test_counters_are_balanced)
+{
+	u64 seq = sh_ready(cl, 4 * SH_BT, 8, 1), before[NR_CORE_EVENTS];
+	u64 ev[NR_CORE_EVENTS];
+
+	sh_compute(cl, seq, 0, 3 * SH_BT, 1);
+	ck_assert_int_eq(sh_begin(cl, seq, 3 * SH_BT, SH_BT), 0);
+	core_get_events(c, before);
+	ck_assert_uint_eq(before[CORE_EV_pgalloc] - before[CORE_EV_pgfree], 4);
+	ck_assert_uint_eq(before[CORE_EV_step_begin] - before[CORE_EV_step_end], 1);
+	salvaged();
+	/* The block that the step could write was freed when the client came back. */
+	core_get_events(c, ev);
+	ck_assert_uint_eq(ev[CORE_EV_pgalloc], before[CORE_EV_pgalloc]);
+	ck_assert_uint_eq(ev[CORE_EV_pgfree], before[CORE_EV_pgfree] + 1);
+	ck_assert_uint_eq(ev[CORE_EV_step_begin], before[CORE_EV_step_begin]);
+	ck_assert_uint_eq(ev[CORE_EV_step_end], ev[CORE_EV_step_begin]);
+	ck_assert_uint_eq(ev[CORE_EV_seq_open], before[CORE_EV_seq_open]);
+	ck_assert_uint_eq(ev[CORE_EV_seq_close], before[CORE_EV_seq_close]);
+	ck_assert_uint_eq(ev[CORE_EV_admit], before[CORE_EV_admit]);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("core_salvage");
+	TCase *tc = tcase_create("content");
+
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_clean_copies_stay);
+	tcase_add_test(tc, test_names_of_host_slots_stay);
+	tcase_add_loop_test(tc, test_slots_of_areas_stay, 0, 2);
+	tcase_add_test(tc, test_copies_in_flight_are_dropped);
+	tcase_add_loop_test(tc, test_wrong_parent_is_dropped, 0, 3);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("sequences");
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_sequence_keeps_its_identity);
+	tcase_add_test(tc, test_counters_are_balanced);
+	suite_add_tcase(s, tc);
+	return sh_run(s);
+}
