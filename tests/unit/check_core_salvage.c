@@ -4,7 +4,7 @@
  *
  * A core ends inside an event, and the next one makes the arena anew.  Content
  * with a name stays in the index: on the device, in the host pool, in an area.
- * Sequences and clients keep what was set when they were made.
+ * Sequences keep the fields that were set when they were made.
  */
 #include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"
@@ -169,7 +169,7 @@ START_TEST(test_names_of_host_slots_stay)
 }
 END_TEST
 
-/* Both slots of content stay; what was being written is free. */
+/* Host slots stay, and slots of the area that were written. */
 START_TEST(test_slots_of_areas_stay)
 {
 	copied();
@@ -269,7 +269,7 @@ START_TEST(test_sequence_keeps_its_identity)
 }
 END_TEST
 
-/* What a sequence had is counted as freed, and its steps as ended. */
+/* The blocks of a sequence are counted as freed, and its steps as ended. */
 START_TEST(test_counters_are_balanced)
 {
 	u64 seq = sh_ready(cl, 4 * SH_BT, 8, 1), before[NR_CORE_EVENTS];
