@@ -3,7 +3,7 @@
  * check_core_answer.c - answers of copies and I/O: counters, rates, lost content
  *
  * A sequence of two blocks goes through the host pool, of two slots, and an area.
- * The test answers each request, and compares what the core counted.
+ * The test answers each request, and compares the counters.
  */
 #include "kvmm/core/node/node.h"
 #include "tests/unit/core_shell.h"

@@ -384,6 +384,22 @@ static int adopt(struct core_report *r)
 			  &sh_ops, NULL, sh.now, r);
 }
 
+/* Blocks that a copy was filling are no capacity. */
+START_TEST(test_cut_counts_bad_blocks)
+{
+	u64 in = swapped(3, 1);
+	u32 spans;
+
+	drop_caches();
+	ck_assert_int_eq(advise(in, KVMM_ADV_WILLNEED), 0);
+	ck_assert_uint_eq(nr_copies, 3);
+	spans = sh_domain(cl).nr_spans + (u32)sh_pool().nr_free_extents -
+		(EXTENTS - sh.nr_creates);
+	fails(CORE_DEVICE_CUT);
+	ck_assert_uint_eq(sh.core->domains[0].kept, spans * SH_PER - 3);
+}
+END_TEST
+
 /* The next core has a working device and no copy under way. */
 START_TEST(test_cut_adopted)
 {
@@ -401,6 +417,30 @@ START_TEST(test_cut_adopted)
 	ck_assert_uint_eq(sh_pool().device, CORE_DEVICE_WORKS);
 	ck_assert_uint_eq(poison(), 0);
 	ck_assert_int_ge(sh_attach(1, "d"), 0);
+}
+END_TEST
+
+/* Memory that could not be made is asked for no earlier because of an adoption. */
+START_TEST(test_pause_outlives_adoption)
+{
+	struct core_report r;
+	u64 seq;
+	u32 e, nr;
+
+	sh_manual_make = true;
+	seq = sh_open(cl, 3 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(cl, seq, 3 * SH_BT, 1), 0);
+	for (e = 0; !sh.creating[e]; e++)
+		;
+	sh_made(e, -ENOMEM);
+	nr = sh.nr_creates;
+	sh.core->head->clean_after = sh.now + 1000 * MS;
+	ck_assert_msg(adopt(&r) == CORE_ADOPT_WHOLE, "%s", r.text);
+	sh_tick(999);
+	ck_assert_uint_eq(sh.nr_creates, nr);
+	ck_assert_uint_eq(sh.core->head->clean_after, sh.now + MS);
+	sh_tick(1);
+	ck_assert_uint_eq(sh.nr_creates, nr + 1);
 }
 END_TEST
 
@@ -451,7 +491,9 @@ int main(void)
 	tc = tcase_create("next");
 	tcase_add_checked_fixture(tc, setup_kept, teardown_kept);
 	tcase_add_test(tc, test_lost_late);
+	tcase_add_test(tc, test_cut_counts_bad_blocks);
 	tcase_add_test(tc, test_cut_adopted);
+	tcase_add_test(tc, test_pause_outlives_adoption);
 	tcase_add_test(tc, test_lost_not_adopted);
 	suite_add_tcase(s, tc);
 	return sh_run(s);

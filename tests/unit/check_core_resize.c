@@ -384,6 +384,54 @@ START_TEST(test_revoked_and_back)
 }
 END_TEST
 
+/* An emptied span outside of the part that comes back stays isolated. */
+START_TEST(test_other_span_stays_isolated)
+{
+	u64 a = computed(cl, 24, 1, 1000);
+	u32 first;
+
+	ck_assert_int_eq(resize(6), 0);
+	through();
+	expect_offline(2);
+	ck_assert_int_eq(sh_close(cl, a), 0);
+	(void)!core_drop_caches(c, sh.now, 0, 100);
+	a = computed(cl, 3, 1, 2000);
+	(void)computed(cl, 3, 1, 3000);
+	first = block_span(c, table_get(c, seq_find(c, cl, a), 0));
+	ck_assert(evacuate_span(c, first, true));
+	ck_assert_uint_eq(nr_copies, 4);
+	ck_assert_int_eq(resize(ALL), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_span_putback), 0);
+	ck_assert(span_is_isolated(&c->spans[first]));
+	ck_assert_uint_eq(sh_count(CORE_EV_pool_shrink), 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_pool_grow), 1);
+}
+END_TEST
+
+/*
+ * The free blocks of a leaving span cover a reservation.  The sequence that has it
+ * is preempted, and the cache of the span is evicted, in one event.
+ */
+START_TEST(test_reservation_gives_way)
+{
+	u64 a;
+
+	sh_warm(cl);
+	cached(1, 9000);
+	ck_assert_uint_eq(sh_domain(cl).nr_spans, ALL);
+	a = sh_ready(cl, 30 * SH_BT, 0, 1000);
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 7 * SH_EXTENT), 0));
+	sh_check();
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(sh_count(CORE_EV_resize_preempt), 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_resize_evict), 1);
+	ck_assert_uint_eq(sh_pool().cached, 0);
+	ck_assert_uint_eq(sh_pool().revoking, SH_EXTENT);
+	through();
+	expect_offline(1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_resize");
@@ -403,6 +451,8 @@ int main(void)
 	tcase_add_test(tc, test_promises_are_scaled);
 	tcase_add_test(tc, test_called_off);
 	tcase_add_test(tc, test_revoked_and_back);
+	tcase_add_test(tc, test_other_span_stays_isolated);
+	tcase_add_test(tc, test_reservation_gives_way);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

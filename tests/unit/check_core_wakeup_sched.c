@@ -276,17 +276,20 @@ END_TEST
  */
 START_TEST(test_growth_reaches_max)
 {
-	u64 grows = runs(cl, 4 * SH_BT, 8 * SH_BT);
+	u64 grows = runs(cl, 4 * SH_BT, 8 * SH_BT), waiter;
 
 	(void)runs(other, 8 * SH_BT, 0);
 	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_MAX,
 					 10 * SH_BLOCK), 0);
-	(void)waits(cl, 5);
+	waiter = waits(cl, 5);
 	ck_assert_uint_eq(c->domains[0].stalled, 5);
+	ck_assert_uint_eq(seq_find(c, cl, waiter)->psi_node, PSI_STALLED);
 	ck_assert_uint_eq(sh_domain(cl).nr_max_events, 0);
 	ck_assert_int_eq(sh_begin(cl, grows, 4 * SH_BT, SH_BT + 1), 0);
 	ck_assert_uint_eq(sh_domain(cl).nr_max_events, 1);
 	ck_assert_uint_eq(c->domains[0].stalled, 0);
+	/* Its own domain alone keeps it waiting now: no pressure of the node. */
+	ck_assert_uint_eq(seq_find(c, cl, waiter)->psi_node, PSI_IDLE);
 	nothing(cl);
 	ck_assert_uint_eq(sh_domain(cl).nr_max_events, 1);
 }
