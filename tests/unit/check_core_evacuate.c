@@ -346,7 +346,7 @@ START_TEST(test_spans_for_a_promise)
 
 	sparse("aaaaTTTT", three);
 	sh_unchecked = true;
-	d_of('t')->emin = 20;
+	protect('t', 20);
 	ck_assert_int_eq(ask('t', 4), ROOM_MOVED);
 	ck_assert_uint_eq(on(), BIT(2));
 	ck_assert_uint_eq(evacuations_on(c, dom_of('t'), true), 1);

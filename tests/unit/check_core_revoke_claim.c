@@ -53,9 +53,9 @@ START_TEST(test_extent_stays_for_starve_ns)
 	ck_assert(may(0));
 	/* A promise does not wait for that, up to the last block of it. */
 	c->extents[0].since = sh.now;
-	d_of('t')->emin = 13;
+	protect('t', 13);
 	ck_assert(may(0));
-	d_of('t')->emin = 12;
+	protect('t', 12);
 	ck_assert(!may(0));
 }
 END_TEST
@@ -87,9 +87,9 @@ START_TEST(test_longer_waiter_keeps)
 	ck_assert(may(0));
 	mine->since++;
 	ck_assert(!may(0));
-	d_of('t')->emin = 13;
+	protect('t', 13);
 	ck_assert(may(0));
-	d_of('t')->emin = 0;
+	protect('t', 0);
 	/* A waiting sequence that could not use them keeps none. */
 	d_of('x')->dev.max_blocks = 16;
 	ck_assert(may(0));

@@ -150,12 +150,12 @@ START_TEST(test_waiter_beyond_reach)
 	mine = waiter('t', 4);
 	waits_since(mine, 0);
 	waits_since(theirs, STARVE);
-	d_of('b')->emin = 4;
-	d_of('x')->emin = 8;
-	d_of('t')->emin = 16;
+	protect('b', 4);
+	protect('x', 8);
+	protect('t', 16);
 	ck_assert(!holds_back(mine));
 	ck_assert(!waiter_reachable(c, dom_of('a')));
-	d_of('t')->emin = 12;
+	protect('t', 12);
 	ck_assert(holds_back(mine));
 	ck_assert(waiter_reachable(c, dom_of('a')));
 	ck_assert(!waiter_reachable(c, dom_of('t')));
@@ -260,9 +260,9 @@ START_TEST(test_victim_below_min)
 	scene("AABBTTXX");
 	s = waiter('b', 4);
 	waits_since(s, STARVE);
-	d_of('t')->emin = 5;
-	d_of('b')->emin = 8;
-	d_of('a')->emin = _i ? 5 : 4;
+	protect('t', 5);
+	protect('b', 8);
+	protect('a', _i ? 5 : 4);
 	check_at(sh.now);
 	ck_assert_uint_eq(marked(), 1);
 	ck_assert_uint_eq(state_at(_i ? 'b' : 'a', _i ? 3 : 1),
@@ -368,7 +368,7 @@ START_TEST(test_needs_within_a_promise)
 	waiter('b', 6);
 	waiter('b', 5);
 	waiter('b', 1);
-	d_of('b')->emin = 100;
+	protect('b', 100);
 	ck_assert_uint_eq(promise_need(c, b, 6), 6 + 6 + 2);
 	/* A prefix of two blocks is found, and of one block nothing is lacking. */
 	ck_assert_uint_eq(promise_need(c, b, 4), 4 + 4 + 1);
@@ -377,11 +377,11 @@ START_TEST(test_needs_within_a_promise)
 	d_of('b')->soon = 0;
 	ck_assert_uint_eq(promise_need(c, b, 7), 7 + 6 + 2);
 	/* Eight blocks are held: the promise has room for both, or for one. */
-	d_of('b')->emin = 8 + 14;
+	protect('b', 8 + 14);
 	ck_assert_uint_eq(promise_need(c, b, 6), 14);
-	d_of('b')->emin = 8 + 13;
+	protect('b', 8 + 13);
 	ck_assert_uint_eq(promise_need(c, b, 6), 12);
-	d_of('b')->emin = 8 + 11;
+	protect('b', 8 + 11);
 	ck_assert_uint_eq(promise_need(c, b, 6), 6);
 }
 END_TEST
@@ -420,7 +420,7 @@ START_TEST(test_many_waiters)
 		waiter('b', 1);
 	}
 	owner['b'] = first;
-	d_of('b')->emin = 1000;
+	protect('b', 1000);
 	ck_assert_uint_eq(promise_need(c, dom_of('b'), 1), 1 + 64 * 2);
 }
 END_TEST

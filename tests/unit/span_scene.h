@@ -76,6 +76,13 @@ static struct kv_domain *__maybe_unused d_of(char letter)
 	return &c->domains[dom_of(letter)];
 }
 
+/* Protect @nr blocks of the domain, as memory.min would. */
+static void __maybe_unused protect(char letter, u32 nr)
+{
+	d_of(letter)->emin = nr;
+	d_of(letter)->elow = nr;
+}
+
 /* Evict the last @nr cached blocks of a span. */
 static void __maybe_unused thin(u32 span, u32 nr)
 {

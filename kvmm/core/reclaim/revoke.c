@@ -426,7 +426,6 @@ void extent_overdue(struct core *c, u32 e, bool wanted)
 	struct kv_extent *x = &c->extents[e];
 	u64 todo;
 
-	KV_BUG_ON(x->state != EXT_REVOKING || !x->want);
 	x->deadline = c->now + core_cfg(c)->revoke_deadline_ns;
 	for (todo = x->sent; todo; todo &= todo - 1) {
 		u32 client = (u32)__builtin_ctzll(todo);
