@@ -3,6 +3,7 @@
  * check_core_step.c - grants, copy-on-write, speculation, rollback
  */
 #include "tests/unit/core_shell.h"
+#include "kvmm/core/node/node.h"
 
 static u32 cl;
 
@@ -50,6 +51,26 @@ START_TEST(test_sharers_in_one_step)
 	ck_assert_uint_eq(sh_count(CORE_EV_pgcow), 3);
 	ck_assert_uint_eq(sh_count(CORE_EV_pgreuse), 1);
 	ck_assert_uint_eq(sh_table(cl, seq[0], 0), sh_table(cl, seq[3], 0));
+}
+END_TEST
+
+/*
+ * A block behind the valid length is moved while a step is open, and given back when
+ * the step ends: the next grant tells of no table entry that is gone.
+ */
+START_TEST(test_moved_block_that_is_gone)
+{
+	u64 seq = sh_ready(cl, 20, 80, 0);
+	struct kvmm_begin_arg a;
+	struct kvmm_begin_res res;
+
+	ck_assert_int_eq(sh_begin(cl, seq, 0, 60), 0);
+	sh.core->seqs[KVMM_SEQ_INDEX(seq)].dirty = 3;
+	ck_assert_int_eq(sh_end(cl, seq, 0, 20, 0), 0);
+	a = sh_entry(cl, seq, 20, 1);
+	ck_assert_int_eq(sh_begin_all(cl, &a, 1, &res), 0);
+	ck_assert_int_eq(res.status, 0);
+	ck_assert_uint_eq(res.table_lo, KVMM_NO_INDEX);
 }
 END_TEST
 
@@ -375,6 +396,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_sharers_in_one_step);
+	tcase_add_test(tc, test_moved_block_that_is_gone);
 	tcase_add_test(tc, test_source_outlives_its_sharers);
 	tcase_add_test(tc, test_copied_tail_is_private);
 	tcase_add_test(tc, test_shared_full_block_is_not_copied);

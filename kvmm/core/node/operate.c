@@ -108,7 +108,6 @@ static u32 drop_entries(struct core *c, u32 dom, u32 most)
 
 		if (e->domain != dom || !(e->flags & ENTF_INDEXED) || e->refs)
 			continue;
-		KV_BUG_ON(e->waiters != CORE_NONE);
 		entry_drop(c, i);
 		nr++;
 	}

@@ -329,6 +329,9 @@ void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
 		else if (pte_is_present(pte))
 			block_unmap(c, pte_block(pte));
 	}
+	/* The next result need not tell of an entry that is gone. */
+	if (s->dirty >= s->nr_blocks)
+		s->dirty = CORE_NONE;
 	/* Blocks that no free block covers yet are granted as growth later, if at all. */
 	lost = span_cover_promises(c, s->domain);
 	KV_BUG_ON(lost > s->reserved || lost > s->resv_blocks);
