@@ -106,6 +106,22 @@ START_TEST(test_tunables)
 }
 END_TEST
 
+/* Numbers of entries share 32 bits with the ids of moves and of blocks. */
+START_TEST(test_most_entries)
+{
+	const u64 most = (1ull << 30) * SH_BLOCK;
+	struct core_config cfg = base();
+
+	cfg.area_bytes = 0;
+	cfg.host_bytes = most;
+	ck_assert_int_eq(settle(&cfg), -EINVAL);
+	cfg.host_bytes = most - SH_EXTENT;
+	ck_assert_int_eq(settle(&cfg), 0);
+	cfg.host_bytes = 4 * most;
+	ck_assert_int_eq(settle(&cfg), -EINVAL);
+}
+END_TEST
+
 /* ---- values that are filled in ---- */
 
 START_TEST(test_defaults)
@@ -277,6 +293,18 @@ START_TEST(test_pools)
 }
 END_TEST
 
+/* Without lower tiers there is no record of an entry. */
+START_TEST(test_device_pool_alone)
+{
+	sh_stop();
+	sh_config(DEV);
+	sh_start();
+	ck_assert_uint_eq(sh.core->head->free_entry, CORE_NONE);
+	ck_assert_uint_eq(sh.core->head->nr_free_entries, 0);
+	ck_assert_uint_eq(core_pool(sh.core, CORE_POOL_HOST)->online, 0);
+}
+END_TEST
+
 START_TEST(test_small_arena)
 {
 	struct core_config cfg = sh.cfg;
@@ -302,6 +330,7 @@ int main(void)
 	tcase_add_test(tc, test_bytes);
 	tcase_add_test(tc, test_numbers_of_records);
 	tcase_add_test(tc, test_tunables);
+	tcase_add_test(tc, test_most_entries);
 	tcase_add_test(tc, test_defaults);
 	tcase_add_test(tc, test_values_that_are_given);
 	tcase_add_test(tc, test_sizes);
@@ -311,6 +340,7 @@ int main(void)
 	tcase_add_test(tc, test_free_lists);
 	tcase_add_test(tc, test_records_are_unused);
 	tcase_add_test(tc, test_pools);
+	tcase_add_test(tc, test_device_pool_alone);
 	tcase_add_test(tc, test_small_arena);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
