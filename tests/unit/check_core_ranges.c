@@ -18,7 +18,7 @@ static void *copy;
 static u64 bytes, seq, kid, waiter, out;
 static u32 cl, other;
 static struct core_copy copies[MOST];
-static u32 nr_copies;
+static u32 nr_copies, nr_ios;
 
 static void on_copy(const struct core_copy *cp)
 {
@@ -28,6 +28,7 @@ static void on_copy(const struct core_copy *cp)
 
 static void on_io(const struct core_io *io)
 {
+	nr_ios++;
 }
 
 static void copies_done(void)
@@ -50,6 +51,8 @@ static void pageout(u64 s)
 	sh_settle();
 	copies_done();
 	ck_assert_int_ge(core_evict(c, sh.now, 0, 32), 2);
+	sh_tick(1);
+	ck_assert_uint_eq(nr_ios, 2);
 }
 
 static u64 computed(u32 tokens, u32 more, u32 seed)
@@ -67,8 +70,9 @@ static void setup(void)
 	sh_on_copy = on_copy;
 	sh_on_io = on_io;
 	nr_copies = 0;
+	nr_ios = 0;
 	sh_config(8);
-	sh.cfg.host_bytes = 8 * SLOT;
+	sh.cfg.host_bytes = 2 * SLOT;
 	sh.cfg.area_bytes = 8 * SLOT;
 	sh.cfg.swappiness = 200;
 	sh_start();
@@ -261,6 +265,23 @@ START_TEST(test_extents)
 }
 END_TEST
 
+/* Memory that is being made is for a run of its domain. */
+START_TEST(test_memory_in_the_making)
+{
+	struct kv_extent *x = c->extents;
+
+	while (x->state != EXT_ABSENT)
+		x++;
+	x->state = EXT_CREATING;
+	x->domain = 0;
+	x->span = (u32)(x - c->extents);
+	refused("run of extent", x->span, x->span + 1);
+	refused("run of extent", x->span, x->span - 1);
+	refused("run of extent", x->domain, 3);
+	refused("tenant of extent", x->tenant, 3);
+}
+END_TEST
+
 START_TEST(test_blocks)
 {
 	const struct core_sizes *s = core_sizes(c);
@@ -296,11 +317,13 @@ START_TEST(test_entries)
 	refused("slots of entry", e->host, 0);
 	refused("slots of entry", e->area, 0);
 	refused("slots of entry", e->dev, e->host);
-	refused("content of entry", e->host, CORE_NONE);
-	refused("flags of entry", e->flags, e->flags | ENTF_AREA);
+	refused("flags of entry", e->host, CORE_NONE);
+	refused("transfers of entry", e->area, CORE_NONE);
+	refused("requests of entry", e->io_prev, s->nr_entries);
+	refused("requests of entry", e->io_next, s->nr_entries);
+	refused("node of entry", e->node, s->nr_nodes);
 	refused("copies of entry", e->io, ENT_OUT);
 	refused("copies of entry", e->io, ENT_IN);
-	refused("transfers of entry", e->io, ENT_WRITE);
 	refused("list of entry", e->prev, s->nr_entries);
 	refused("list of entry", e->next, s->nr_entries);
 	refused("waiters of entry", e->waiters, s->nr_seqs);
@@ -416,6 +439,61 @@ START_TEST(test_tables_and_ids)
 }
 END_TEST
 
+/* ---- lists that are made anew ---- */
+
+/* The next core has as many free records as the first one. */
+START_TEST(test_free_records)
+{
+	const struct core_head *h = c->head;
+	u32 i, n;
+
+	try(NULL, "nothing");
+	ck_assert_uint_eq(next->head->nr_free_idpages, h->nr_free_idpages);
+	ck_assert_uint_eq(next->head->nr_free_nodes, h->nr_free_nodes);
+	ck_assert_uint_eq(next->head->nr_free_entries, h->nr_free_entries);
+	for (i = next->head->free_idpage, n = 0; i != CORE_NONE;
+	     i = next->idpages[i].next, n++)
+		ck_assert_uint_eq(next->idpages[i].nr, 0);
+	ck_assert_uint_eq(n, h->nr_free_idpages);
+	for (i = next->head->free_hold, n = 0; i != CORE_NONE; i = next->holds[i].next)
+		n++;
+	ck_assert_uint_eq(n, core_sizes(c)->nr_holds);
+	for (i = 0; i < 2; i++) {
+		ck_assert_uint_eq(next->clients[i].nr_free_pages,
+				  c->clients[i].nr_free_pages);
+		ck_assert_uint_eq(next->clients[i].nr_idpages, c->clients[i].nr_idpages);
+	}
+	for (i = next->clients[cl].free_page, n = 0; i != CORE_NONE;
+	     i = next->tpages[cl * core_cfg(c)->nr_tables + i].next)
+		n++;
+	ck_assert_uint_eq(n, c->clients[cl].nr_free_pages);
+	for (i = next->clients[cl].free_seq, n = 0; i != CORE_NONE;
+	     i = next->seqs[cl * SH_SEQS + i].next)
+		n++;
+	ck_assert_uint_eq(n, SH_SEQS - c->clients[cl].nr_seqs);
+}
+END_TEST
+
+/* Records that are only hints are dropped where they are wrong. */
+START_TEST(test_hints)
+{
+	const u32 blocks = rec(waiter)->nr_ids / SH_BT;
+
+	c->ghosts[0].domain = 0;
+	c->ghosts[1].domain = 4;
+	c->ghosts[2].domain = (u16)sh.cfg.max_domains;
+	rec(waiter)->found = blocks;
+	try(NULL, "found of all ids");
+	ck_assert_uint_eq(next->ghosts[0].domain, 0);
+	ck_assert_uint_eq(next->ghosts[1].domain, GHOST_UNUSED);
+	ck_assert_uint_eq(next->ghosts[2].domain, GHOST_UNUSED);
+	ck_assert_uint_eq(next->seqs[KVMM_SEQ_INDEX(waiter)].found, blocks);
+	rec(waiter)->found++;
+	try(NULL, "found beyond the ids");
+	ck_assert_uint_eq(next->seqs[KVMM_SEQ_INDEX(waiter)].found, 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_ranges");
@@ -427,12 +505,15 @@ int main(void)
 	tcase_add_test(tc, test_domains);
 	tcase_add_loop_test(tc, test_parts, CORE_POOL_HOST, CORE_POOL_AREA + 1);
 	tcase_add_test(tc, test_extents);
+	tcase_add_test(tc, test_memory_in_the_making);
 	tcase_add_test(tc, test_blocks);
 	tcase_add_test(tc, test_entries);
 	tcase_add_test(tc, test_nodes);
 	tcase_add_test(tc, test_clients);
 	tcase_add_test(tc, test_sequences);
 	tcase_add_test(tc, test_tables_and_ids);
+	tcase_add_test(tc, test_free_records);
+	tcase_add_test(tc, test_hints);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }
