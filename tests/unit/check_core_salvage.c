@@ -293,6 +293,133 @@ START_TEST(test_counters_are_balanced)
 }
 END_TEST
 
+/* ---- damage ---- */
+
+/* Salvage a copy of the arena; @text: the report must have it, NULL: no fault. */
+static void try(const char *text, const char *what)
+{
+	u64 bytes = core_arena_size(&sh.cfg);
+	void *copy = aligned_alloc(64, ALIGN_UP(bytes, 64ull));
+	struct core *next = calloc(1, core_struct_size());
+	struct core_report r;
+	int how;
+
+	memcpy(copy, sh.arena, bytes);
+	((struct core_head *)copy)->event = 1;
+	how = core_adopt(next, copy, bytes, &sh.cfg, &sh_ops, NULL, sh.now, &r);
+	if (!text)
+		ck_assert_msg(how == CORE_ADOPT_SALVAGED, "%s: %d: %s", what, how,
+			      r.text);
+	else
+		ck_assert_msg(how == -EUCLEAN && strstr(r.text, text), "%s: %d: %s",
+			      what, how, r.text);
+	/* No extent leaves the pool; a tick would find that, too. */
+	if (!text)
+		ck_assert_uint_eq(next->head->resizing, 0);
+	free(copy);
+	free(next);
+}
+
+#define refused(text, field, value)					\
+do {									\
+	u64 was_ = field;						\
+									\
+	field = value;							\
+	try(text, #field " = " #value);					\
+	field = was_;							\
+} while (0)
+#define accepted(field, value)	refused(NULL, field, value)
+
+START_TEST(test_damaged_head_and_domain)
+{
+	struct kv_domain *d = c->domains;
+
+	refused("extents in use", c->head->nr_online, 0);
+	refused("extents in use", c->head->nr_online, POOL / SH_PER + 1);
+	refused("extents of pool", core_pool(c, AREA)->nr_extents, 64);
+	refused("use of tenant", c->tenants[0].used, 2);
+	refused("use of domain", d->used, 2);
+	refused("domain", d->tenant, sh.cfg.max_tenants);
+	refused("domain", d->tenant, 1);
+	refused("domain", d->block_tokens, 48);
+	refused("domain", d->name[0], 0);
+	refused("domain", d->name[KVMM_NAME_LEN - 1], 'x');
+	refused("domain", d->weight, 0);
+	try(NULL, "as it was");
+}
+END_TEST
+
+START_TEST(test_damaged_clients)
+{
+	struct kv_client *k = &c->clients[cl];
+	struct kv_seq *s;
+	u64 seq = sh_open(cl, 40, 24);
+
+	s = seq_find(c, cl, seq);
+	refused("facts of client", k->state, CLI_DEAD + 1);
+	refused("facts of client", k->domain, sh.cfg.max_domains);
+	refused("facts of client", k->domain, 1);
+	refused("facts of client", k->tenant, 1);
+	refused("facts of client", k->max_steps, 0);
+	refused("facts of client", k->max_steps, sh.cfg.max_steps + 1);
+	refused("facts of client", k->max_seqs, 0);
+	refused("facts of client", k->max_seqs, SH_SEQS + 1);
+	accepted(k->committed, k->last_number + 1);
+	refused("facts of seq", s->client, 1);
+	refused("facts of seq", s->domain, 1);
+	refused("facts of seq", s->prompt_len, 0);
+	refused("facts of seq", s->state, KVMM_NR_SEQ_STATES);
+	refused("facts of seq", s->nr_retains, SEQ_RETAINS + 1);
+	accepted(s->nr_retains, SEQ_RETAINS);
+	refused("facts of seq", s->open_flags, 4);
+	refused("facts of seq", s->max_tokens,
+		core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES * SH_BT - 39);
+	accepted(s->max_tokens, core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES * SH_BT - 40);
+}
+END_TEST
+
+START_TEST(test_damaged_extents)
+{
+	u64 seq = sh_ready(cl, SH_BT, 0, 1);
+	struct kv_extent *x = c->extents;
+
+	sh_compute(cl, seq, 0, SH_BT, 1);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	while (x->state != EXT_SPAN)
+		x++;
+	x->state = EXT_BACKED;
+	refused("memory of extent", x->backed, 2);
+	refused("tenant of extent", x->tenant, sh.cfg.max_tenants);
+	refused("tenant of extent", x->tenant, 1);
+	accepted(x->backed, 0);
+}
+END_TEST
+
+/* Counts of unfinished work are reset, and parts of unused domains cleared. */
+START_TEST(test_work_is_reset)
+{
+	struct core_head *h = c->head;
+	const u8 zero[sizeof(struct kv_part)] = { 0 };
+
+	h->resizing = 1;
+	h->more = 1;
+	h->bar_pass = 5;
+	h->evac_after = ~0ull;
+	h->clean_after = ~0ull;
+	h->create_after = ~0ull;
+	h->nr_copies = 7;
+	try(NULL, "work that was not done");
+	salvaged();
+	ck_assert_uint_eq(h->more, 0);
+	ck_assert_uint_eq(h->bar_pass, 0);
+	ck_assert_uint_eq(h->evac_after, 0);
+	ck_assert_uint_eq(h->clean_after, 0);
+	ck_assert_uint_eq(h->create_after, 0);
+	ck_assert_uint_eq(h->nr_copies, 0);
+	ck_assert_mem_eq(part_at(c, part_index(c, 5, HOST)), zero, sizeof(zero));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_salvage");
@@ -309,6 +436,13 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_sequence_keeps_its_identity);
 	tcase_add_test(tc, test_counters_are_balanced);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("damage");
+	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_damaged_head_and_domain);
+	tcase_add_test(tc, test_damaged_clients);
+	tcase_add_test(tc, test_damaged_extents);
+	tcase_add_test(tc, test_work_is_reset);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }
