@@ -293,6 +293,112 @@ START_TEST(test_counters_are_balanced)
 }
 END_TEST
 
+/* Handles and stamps go on behind those of the sequences that stay. */
+START_TEST(test_stamps_go_on)
+{
+	u64 seq = sh_open(cl, 40, 24), gone = sh_open(cl, 40, 24);
+	u32 at = KVMM_SEQ_INDEX(gone), was;
+	u64 *ev = c->head->events;
+
+	ck_assert_int_eq(sh_close(cl, gone), 0);
+	was = c->seqs[at].generation;
+	seq_find(c, cl, seq)->family = 50;
+	seq_find(c, cl, seq)->arrival = 60;
+	c->head->family = 50;
+	c->head->arrival = 60;
+	ev[CORE_EV_seq_open] = 0;
+	ev[CORE_EV_pgfree] = 5;
+	ev[CORE_EV_pgalloc] = 0;
+	ev[CORE_EV_step_begin] = 9;
+	ev[CORE_EV_step_end] = 7;
+	salvaged();
+	ck_assert_uint_eq(c->seqs[at].generation, was + 1);
+	ck_assert_uint_eq(c->head->family, 51);
+	ck_assert_uint_eq(c->head->arrival, 61);
+	ck_assert_uint_eq(c->clients[cl].nr_seqs, 1);
+	ck_assert_uint_eq(c->clients[cl].free_seq, at);
+	ck_assert_uint_eq(ev[CORE_EV_seq_open], 2);
+	ck_assert_uint_eq(ev[CORE_EV_seq_close], 1);
+	ck_assert_uint_eq(ev[CORE_EV_pgalloc], 5);
+	ck_assert_uint_eq(ev[CORE_EV_step_begin], 9);
+	ck_assert_uint_eq(ev[CORE_EV_step_end], 9);
+}
+END_TEST
+
+/* Many families: each fork finds its kin again, in whichever order. */
+START_TEST(test_families_are_linked)
+{
+	u64 seq[9], kid[9][2];
+	u32 i, n;
+
+	for (i = 0; i < 9; i++) {
+		seq[i] = sh_ready(cl, SH_BT, 0, 100 * i);
+		sh_compute(cl, seq[i], 0, SH_BT, 100 * i);
+		ck_assert_int_eq(sh_fork(cl, seq[i], 2, kid[i]), 0);
+	}
+	salvaged();
+	for (i = 0; i < 9; i++) {
+		const struct kv_seq *s = seq_find(c, cl, seq[i]);
+
+		for (n = 0; n < 3; n++) {
+			ck_assert_uint_eq(s->family, seq_find(c, cl, kid[i][0])->family);
+			ck_assert_uint_eq(c->seqs[s->fam_next].fam_prev,
+					  (u32)(s - c->seqs));
+			s = &c->seqs[s->fam_next];
+		}
+		ck_assert_ptr_eq(s, seq_find(c, cl, seq[i]));
+		ck_assert_uint_ne(s->fam_next, s->fam_prev);
+	}
+}
+END_TEST
+
+/* All records of ids and of holds are free, and no evicted name is remembered. */
+START_TEST(test_free_lists)
+{
+	const struct core_sizes *s = core_sizes(c);
+	u64 seq = sh_open(cl, 40, 24);
+	u32 i, n;
+
+	ck_assert_int_eq(sh_match_piece(cl, seq, 0, 20, 0, 1), 0);
+	ck_assert_uint_eq(c->head->free_idpage, 1);
+	for (i = 0; i < s->nr_ghosts; i++)
+		c->ghosts[i].domain = 4;
+	salvaged();
+	for (i = c->head->free_hold, n = 0; i != CORE_NONE; i = c->holds[i].next)
+		ck_assert_uint_eq(i, n++);
+	ck_assert_uint_eq(n, s->nr_holds);
+	for (i = c->head->free_idpage, n = 0; i != CORE_NONE; i = c->idpages[i].next)
+		ck_assert_uint_eq(i, n++);
+	ck_assert_uint_eq(n, s->nr_idpages);
+	ck_assert_uint_eq(c->head->nr_free_idpages, n);
+	for (i = 0; i < s->nr_ghosts; i++)
+		ck_assert_uint_eq(c->ghosts[i].domain, GHOST_UNUSED);
+	ck_assert_uint_eq(c->clients[cl].nr_idpages, 0);
+}
+END_TEST
+
+/* Only clients that exist, of the tenant, can have an extent mapped. */
+START_TEST(test_holders_of_extents)
+{
+	u64 seq = sh_ready(cl, SH_BT, 0, 1);
+	struct kv_extent *x = c->extents;
+
+	sh_compute(cl, seq, 0, SH_BT, 1);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	while (x->state != EXT_SPAN)
+		x++;
+	ck_assert_uint_eq(x->sent, BIT_ULL(cl));
+	x->sent |= BIT_ULL(3);
+	x->mapped |= BIT_ULL(3);
+	x->owed |= BIT_ULL(3);
+	salvaged();
+	ck_assert_uint_eq(x->sent, BIT_ULL(cl));
+	ck_assert_uint_eq(x->mapped, BIT_ULL(cl));
+	ck_assert_uint_eq(x->owed, 0);
+	ck_assert_uint_eq(c->clients[cl].nr_unacked, 0);
+}
+END_TEST
+
 /* ---- damage ---- */
 
 /* Salvage a copy of the arena; @text: the report must have it, NULL: no fault. */
@@ -436,6 +542,10 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_sequence_keeps_its_identity);
 	tcase_add_test(tc, test_counters_are_balanced);
+	tcase_add_test(tc, test_stamps_go_on);
+	tcase_add_test(tc, test_families_are_linked);
+	tcase_add_test(tc, test_free_lists);
+	tcase_add_test(tc, test_holders_of_extents);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("damage");
 	tcase_add_checked_fixture(tc, setup, teardown);
