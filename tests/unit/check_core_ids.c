@@ -36,6 +36,11 @@ static u32 pages(u32 client)
 
 static void expect_pages(u32 nr)
 {
+	u32 i, n = 0;
+
+	for (i = c->head->free_idpage; i != CORE_NONE; i = c->idpages[i].next)
+		n++;
+	ck_assert_uint_eq(n, c->head->nr_free_idpages);
 	ck_assert_uint_eq(pages(cl), nr);
 	ck_assert_uint_eq(c->head->nr_free_idpages, c->head->cfg.nr_idpages - nr);
 }

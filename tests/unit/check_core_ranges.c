@@ -474,6 +474,48 @@ START_TEST(test_free_records)
 }
 END_TEST
 
+/* A step holds a block: its record is in use, and no other step may have it. */
+START_TEST(test_holds)
+{
+	struct kv_step_entry *e;
+	struct kv_step *st = step_at(c, cl, 0, &e);
+	u32 i, n = 0;
+
+	c->head->free_hold = 1;
+	c->holds[0].next = CORE_NONE;
+	c->holds[0].blk = table_get(c, rec(seq), 0);
+	block_of(seq, 0)->nr_src++;
+	st->held = 0;
+	try(NULL, "a hold");
+	for (i = next->head->free_hold; i != CORE_NONE; i = next->holds[i].next)
+		ck_assert_uint_eq(i, ++n);
+	ck_assert_uint_eq(n, core_sizes(c)->nr_holds - 1);
+	refused("block that a step holds", c->holds[0].blk, core_sizes(c)->nr_blocks);
+}
+END_TEST
+
+/* Requests in flight begin again at the time of the adoption. */
+START_TEST(test_requests_begin_again)
+{
+	u32 i, nr = 0;
+
+	sh.now += 5 * MS;
+	try(NULL, "requests");
+	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
+		const struct kv_entry *k = &next->entries_low[i];
+
+		if (k->domain == ENTRY_UNUSED || k->io == ENT_IDLE)
+			continue;
+		ck_assert_uint_eq(k->started, sh.now);
+		ck_assert_uint_eq(k->again, AGAIN_IO);
+		nr++;
+	}
+	ck_assert_uint_eq(nr, 2);
+	ck_assert_uint_eq(core_pool(next, CORE_POOL_AREA)->moved, sh.now);
+	ck_assert_uint_eq(next->again, 1);
+}
+END_TEST
+
 /* Records that are only hints are dropped where they are wrong. */
 START_TEST(test_hints)
 {
@@ -513,6 +555,8 @@ int main(void)
 	tcase_add_test(tc, test_sequences);
 	tcase_add_test(tc, test_tables_and_ids);
 	tcase_add_test(tc, test_free_records);
+	tcase_add_test(tc, test_holds);
+	tcase_add_test(tc, test_requests_begin_again);
 	tcase_add_test(tc, test_hints);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
