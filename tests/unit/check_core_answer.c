@@ -186,6 +186,40 @@ START_TEST(test_copy_out_fails)
 }
 END_TEST
 
+/* The device failed before: copies ahead of need stay off. */
+START_TEST(test_copy_fails_with_device)
+{
+	advise(runs(1), KVMM_ADV_PAGEOUT);
+	SH_CORE(core_device_failed(c, sh.now, CORE_DEVICE_CUT));
+	copies_done(-EIO);
+	ck_assert_uint_eq(c->head->clean_after, ~0ull);
+}
+END_TEST
+
+/* Two sequences are filled; one loses its content, the other one does not. */
+START_TEST(test_only_one_is_lost)
+{
+	u64 seq[2] = { runs(1), runs(1) }, id;
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		advise(seq[i], KVMM_ADV_PAGEOUT);
+		copies_done(0);
+	}
+	for (i = 0; i < 2; i++)
+		advise(seq[i], KVMM_ADV_WILLNEED);
+	ck_assert_uint_eq(nr_copies, 2);
+	id = copies[--nr_copies].id;
+	SH_CORE(core_copy_done(c, sh.now, id, -EIO));
+	sh_settle();
+	assert_count(swap_lost, 1);
+	ck_assert_uint_eq(sh_state(cl, seq[1]), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(sh_state(cl, seq[0]), KVMM_SEQ_RESTORING);
+	copies_done(0);
+	ck_assert_uint_eq(sh_state(cl, seq[0]), KVMM_SEQ_READY);
+}
+END_TEST
+
 /* An answer that no copy waits for changes nothing. */
 START_TEST(test_unknown_answers)
 {
@@ -326,6 +360,8 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_rate_of_copies);
 	tcase_add_test(tc, test_copy_out_fails);
+	tcase_add_test(tc, test_copy_fails_with_device);
+	tcase_add_test(tc, test_only_one_is_lost);
 	tcase_add_test(tc, test_unknown_answers);
 	tcase_add_test(tc, test_through_the_area);
 	tcase_add_loop_test(tc, test_read_fails, 0, 2);
