@@ -40,8 +40,8 @@ FNR == 3 {
 }
 END {
 	print "# The files of the core\n"
-	print "Made from `kvmm/core/ROOMS` and the heads of the files: `make pages`. A file calls its own room and the rooms"
-	print "above it on this page, never a room below; `.ci/rooms` checks that. [core.md](core.md) describes the core.\n"
+	print "Made from `kvmm/core/ROOMS` and the heads of the files: `make pages`. Rooms are listed lowest"
+	print "first. A file calls its own room and lower ones; `.ci/rooms` checks that. [core.md](core.md) describes the core.\n"
 	print "| room | contents |"
 	print "|---|---|"
 	for (i = 1; i <= nr_rooms; i++)

@@ -3,9 +3,9 @@
  * tunables.h - the tunables: options that an operator may change while kvmm runs
  *
  * A line of this list makes the option and its bounds, the member of struct
- * core_config, the file of sys/vm that kvctl set writes, and the rows of
- * Documentation/daemon.md and proc.md.  Documentation/admin.md says when to change
- * one; tests/scripts/docs.sh compares its table with this list.
+ * core_config and the file of sys/vm that kvctl set writes.  The rows of
+ * Documentation/daemon.md, proc.md and admin.md are written by hand; check_ipc_doc
+ * and check_proc_doc compare them with this list.
  *
  * x(uint, MEMBER, OPTION, DEFAULT, LEAST, MOST, UNIT, TEXT), as in KVMM_OPTIONS().
  * A value is a u32.  The core takes a 0 below LEAST for the default (struct

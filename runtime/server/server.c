@@ -8,7 +8,7 @@
  *	    |
  *	 loop x N (conn.c, http.c)	the first is this thread: sockets, answers,
  *	    |  route.c, call.c		nothing slow; tokens to text (choice.c)
- *	 reader x 2 (call_read.c)	bodies to prompts (api.h)
+ *	 reader x 2 (call_read.c)	bodies to prompts (fields.c, prompt.c)
  *	    |
  *	 backend x M (backend.c)	its thread: a model, its engine, the daemon
  *

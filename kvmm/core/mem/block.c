@@ -419,7 +419,10 @@ void block_copy_put(struct core *c, u32 blk)
 	block_limbo_end(c, blk);
 }
 
-/* Free a block in LIMBO without a copy, or leave it to its open steps. */
+/*
+ * A block in LIMBO to which nothing refers any more becomes free, or QUIESCING while
+ * open steps read it.
+ */
 void block_limbo_end(struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];

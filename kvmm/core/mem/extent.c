@@ -287,10 +287,11 @@ static void extent_run_settle(struct core *c, u32 first)
 }
 
 /**
- * extent_run_make() - make a run of extents a span of a domain
+ * extent_run_make() - turn a run of free extents into a span of a domain
  * @first: first extent; extent_fits() holds for all of them
  *
- * Return: 1: the span is cut; 0: memory is being made, the span comes later.
+ * Return: 1: the span exists; 0: not yet, its memory is being made, or never, since
+ * the device is lost.
  */
 int extent_run_make(struct core *c, u32 dom, u32 first)
 {

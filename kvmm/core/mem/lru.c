@@ -589,7 +589,7 @@ static void view_tier(const struct core *c, const struct kv_lru *l, u32 t,
 }
 
 /**
- * core_get_lru() - a view of the order of a domain's cache
+ * core_get_lru() - the candidates of each tier of a domain's cache, and the next victim
  * Return: 0; -ENOENT: no such domain.
  */
 int core_get_lru(const struct core *c, u32 dom, struct core_lru_view *v)

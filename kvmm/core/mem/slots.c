@@ -23,9 +23,9 @@
  */
 #include "kvmm/core/mem/mem.h"
 
-#define RUN	16	/* slots in a row that a search looks for at most */
+#define RUN	16	/* longest run of free slots that a search asks for */
 #define RUN_UNKNOWN 4	/* as @nr, where the number of blocks to come is unknown */
-#define SCAN	1024	/* blocks that a search looks at */
+#define SCAN	1024	/* blocks that a search visits before it takes the best run */
 
 /* A run of free slots. */
 struct run {

@@ -54,7 +54,8 @@ static int remap_check(const struct core *c, const struct kv_seq *child,
 }
 
 /*
- * Look up the sequences of all entries. Return: true when an entry is wrong.
+ * Look up and check the sequences of all entries.  An error is noted for the families
+ * of both.  Return: true when an entry is wrong.
  */
 static bool remap_judge(struct core *c, u32 client,
 			const struct kvmm_remap_arg *a, u32 nr)

@@ -195,8 +195,9 @@ void limit_settle(struct core *c)
 }
 
 /*
- * The limit that counts: what a client asked for, unless an operator set it.
- * For high and max the smaller of both counts, since that harms no other domain.
+ * The limit in effect: the operator's, if it set one, else the client's.  Of two
+ * limits for high or max the smaller one is in effect: a client may lower these,
+ * which harms no other domain.
  */
 static u64 bounded(const struct kv_domain *d, u32 which)
 {

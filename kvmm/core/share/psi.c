@@ -281,7 +281,10 @@ static void level_publish(struct core *c, u32 dom)
 
 /* ---- triggers ---- */
 
-/* Growth over the window that ends now, as far as one sample can tell. */
+/*
+ * An estimate of the stall in the window that ends now.  The part before @t->start is
+ * interpolated from the last window.
+ */
 static u64 trigger_growth(struct kv_trigger *t, u64 now, u64 total)
 {
 	u64 elapsed = now - t->start, growth = total - t->start_total;

@@ -251,9 +251,10 @@ static bool clean_one(struct core *c, u32 dom, u32 blk)
 }
 
 /**
- * demote_ahead() - make sure that a lower tier has a cached block
+ * demote_ahead() - begin the copy of a cached block to a lower tier, if there is none
  *
- * Return: true when one has it.  Else it is being copied, or cannot be now.
+ * Return: true: a complete copy is there; false: the block is being copied, or no
+ * copy can begin now.
  */
 bool demote_ahead(struct core *c, u32 dom, u32 blk)
 {
