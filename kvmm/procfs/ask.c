@@ -21,7 +21,7 @@
 
 #define ASK_MS	2000	/* longest wait for an answer */
 #define AWAY_MS	200	/* time between two tries */
-#define SLOW_MS	20	/* the daemon makes the user wait for its budget: ipc/view/spend.c */
+#define SLOW_MS	20	/* a longer request waits for its user's budget: ipc/view/spend.c */
 #define SLOW_USER (PF_THREADS / 2)	/* threads that wait for one user */
 
 static pthread_mutex_t prober = PTHREAD_MUTEX_INITIALIZER;
@@ -35,31 +35,33 @@ static struct asking {
 } asking[PF_THREADS];
 
 /*
- * Note a request of the user, in *@a; root and the owner never wait.  A user who spent
- * its budget holds a thread for each request, and may not hold all of them.
+ * Note a request of the user, in *@a; root and the owner have no bound.  A user holds a
+ * thread for each request, and may not hold all of them, nor more than half for long.
  * Return: 0 or -EBUSY.
  */
 static int asking_begin(const struct procfs *pf, uid_t uid, struct asking **a)
 {
 	const u64 now = kv_now_ms();
-	u32 i, nr = 0;
+	u32 i, nr = 0, slow = 0;
 
 	*a = NULL;
 	if (!uid || uid == pf->owner)
 		return 0;
 	pthread_mutex_lock(&asking_lock);
 	for (i = 0; i < ARRAY_SIZE(asking); i++) {
-		if (!asking[i].since)
+		if (!asking[i].since) {
 			*a = &asking[i];
-		else if (asking[i].uid == uid && now - asking[i].since > SLOW_MS)
+		} else if (asking[i].uid == uid) {
 			nr++;
+			slow += now - asking[i].since > SLOW_MS;
+		}
 	}
-	if (nr >= SLOW_USER)
+	if (slow >= SLOW_USER || nr >= PF_THREADS - 1)
 		*a = NULL;
 	if (*a)
 		**a = (struct asking){ .since = now, .uid = uid };
 	pthread_mutex_unlock(&asking_lock);
-	return nr >= SLOW_USER ? -EBUSY : 0;
+	return *a ? 0 : -EBUSY;
 }
 
 static void asking_end(struct asking *a)
@@ -116,8 +118,12 @@ int pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
 		probes = true;
 	}
 	err = asking_begin(pf, uid, &a);
-	if (!err)
-		err = ask(pf, full, text, fd);
+	if (err) {
+		if (probes)
+			pthread_mutex_unlock(&prober);
+		return err;
+	}
+	err = ask(pf, full, text, fd);
 	asking_end(a);
 	WRITE_ONCE(away_since, err == -EAGAIN ? kv_now_ms() : 0);
 	if (probes)

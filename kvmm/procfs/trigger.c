@@ -201,7 +201,7 @@ static bool slot_again(struct procfs *pf, struct slot *s)
 	seq_init(&text, 4096);
 	err = pf_ask_fd(pf, s->uid, s->req, &text, &fd);
 	seq_free(&text);
-	if (err == -EAGAIN)
+	if (err == -EAGAIN || err == -EBUSY)
 		return true;
 	pthread_mutex_lock(&lock);
 	s->fd = fd;

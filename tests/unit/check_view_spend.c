@@ -10,6 +10,8 @@
 #define BURST	(100 * NSEC_PER_MSEC)
 #define SHARE	50u
 #define LEAST	20000u
+#define ALL_BURST (5 * BURST)
+#define ALL_SHARE 10u
 
 static struct spend s;
 static const u64 start = 1000 * NSEC_PER_SEC;
@@ -89,6 +91,28 @@ START_TEST(test_greedy_user_has_its_share)
 }
 END_TEST
 
+/* A person with many user ids has no more than the users together. */
+START_TEST(test_all_users_have_a_budget)
+{
+	u32 i;
+
+	for (i = 0; i < 6; i++)
+		spend_charge(&s, 100 + i, start, BURST);
+	ck_assert_uint_eq(spend_due(&s, 100, start), start + BURST * ALL_SHARE);
+	ck_assert_uint_eq(spend_due(&s, 200, start), start + BURST * ALL_SHARE);
+	ck_assert_uint_eq(spend_due(&s, PROC_ALL, start), start);
+	ck_assert_uint_eq(spend_due(&s, 200, start + BURST * ALL_SHARE),
+			  start + BURST * ALL_SHARE);
+	/* The budget of all is whole again after the time that its burst takes. */
+	spend_charge(&s, 300, start + 3600 * NSEC_PER_SEC, ALL_BURST);
+	ck_assert_uint_eq(spend_due(&s, 301, start + 3600 * NSEC_PER_SEC),
+			  start + 3600 * NSEC_PER_SEC);
+	spend_charge(&s, 302, start + 3600 * NSEC_PER_SEC, LEAST);
+	ck_assert_uint_eq(spend_due(&s, 301, start + 3600 * NSEC_PER_SEC),
+			  start + 3600 * NSEC_PER_SEC + LEAST * ALL_SHARE);
+}
+END_TEST
+
 /* One user more than there are records: a user in debt stays in debt. */
 START_TEST(test_fullest_record_is_used_again)
 {
@@ -96,7 +120,9 @@ START_TEST(test_fullest_record_is_used_again)
 
 	for (i = 0; i < SPEND_USERS; i++)
 		spend_charge(&s, 100 + i, start, i == 9 ? LEAST : 2 * BURST);
+	s.all.at = 0;
 	spend_charge(&s, 7, start, 2 * BURST);
+	s.all.at = 0;
 	for (i = 0; i < SPEND_USERS; i++)
 		ck_assert_uint_eq(spend_due(&s, 100 + i, start),
 				  i == 9 ? start : start + BURST * SHARE);
@@ -104,6 +130,7 @@ START_TEST(test_fullest_record_is_used_again)
 	/* All are in debt: the least debt is forgiven. */
 	spend_charge(&s, 100 + 3, start + 1, 0);
 	spend_charge(&s, 8, start + 1, 3 * BURST);
+	s.all.at = 0;
 	ck_assert_uint_eq(spend_due(&s, 8, start + 1), start + 1 + 2 * BURST * SHARE);
 	ck_assert_uint_gt(spend_due(&s, 100 + 3, start + 1), start + 1);
 }
@@ -123,6 +150,7 @@ int main(void)
 	tcase_add_test(tc, test_operator_has_no_bound);
 	tcase_add_test(tc, test_users_do_not_share_a_budget);
 	tcase_add_loop_test(tc, test_greedy_user_has_its_share, 0, 3);
+	tcase_add_test(tc, test_all_users_have_a_budget);
 	tcase_add_test(tc, test_fullest_record_is_used_again);
 	suite_add_tcase(suite, tc);
 	sr = srunner_create(suite);

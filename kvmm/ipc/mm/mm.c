@@ -54,12 +54,20 @@ static void mm_flush(struct mm *m)
 	}
 }
 
+static u64 thread_cpu_ns(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &ts);
+	return (u64)ts.tv_sec * NSEC_PER_SEC + (u64)ts.tv_nsec;
+}
+
 static void mm_run_call(struct mm *m)
 {
-	const u64 begin = kv_now_ns();
+	const u64 begin = thread_cpu_ns();
 
 	m->call_fn(m->setup->core, m->call_arg);
-	m->call_ns += kv_now_ns() - begin;
+	m->call_ns += thread_cpu_ns() - begin;
 	mm_flush(m);
 	/* Pairs with the acquire in mm_turn() of the next call. */
 	store_release(&m->call_pending, 0);

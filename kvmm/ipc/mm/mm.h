@@ -104,7 +104,7 @@ struct mm_client {
  * @sleeper:       wakes the thread
  * @kick:          wakes the control thread
  * @call_fn:       function that the control thread waits for
- * @call_ns:       time that such functions took, for the control thread
+ * @call_ns:       CPU time that such functions took, for the control thread
  * @send_mask:     clients with changes in @dirty
  * @note_mask:     clients with new @notes
  * @ghost_any:     @ghost_ends changed

@@ -100,18 +100,17 @@ static int view_refused(int err, const char *why, struct seq_file *out)
 /**
  * view_user() - the user that pays for a request
  * @key: of the socket's tenant; PROC_ALL: the daemon's own socket
- * @req: @len bytes of anything
+ * @req: @len bytes of anything, less than PROC_REQ_MAX
  *
  * Return: its key; PROC_ALL for root, the daemon's own user and a bad request.
  */
 u64 view_user(const struct views *vs, u64 key, const char *req, size_t len)
 {
-	char buf[32];
+	char buf[PROC_REQ_MAX];
 	const char *p = buf + 3;
 
 	if (key != PROC_ALL || len < 3 || memcmp(req, "as ", 3))
 		return key;
-	len = min(len, sizeof(buf) - 1);
 	memcpy(buf, req, len);
 	buf[len] = '\0';
 	(void)!view_as(vs, &p, &key);

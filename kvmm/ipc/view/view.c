@@ -85,6 +85,8 @@ static void view_answer(struct views *vs, struct view *v, u64 user, size_t len)
 	int err = view_request(vs, v->reader.key, v->req, len, &v->wait, &v->out);
 
 	spend_charge(&vs->spend, user, kv_now_ns(), vs->mm->call_ns - before);
+	if (v->due)
+		watch_events(vs->loop, &v->sock, EPOLLIN);
 	v->due = 0;
 	v->head_len = proc_answer_head(err, &v->out, v->head);
 	v->body_len = err ? 0 : v->out.count;
@@ -116,9 +118,14 @@ static void view_asked(struct views *vs, struct view *v)
 	const u64 user = view_user(vs, v->reader.key, v->req, len);
 	const u64 now = kv_now_ns(), due = spend_due(&vs->spend, user, now);
 
+	if (!v->asked)
+		v->asked = now;
 	if (due == now) {
 		view_answer(vs, v, user, len);
-	} else if (due - now <= SPEND_WAIT_NS) {
+	} else if (due - v->asked <= SPEND_WAIT_NS) {
+		/* Only the end of the connection is an event: it may be closed for writing. */
+		if (!v->due)
+			watch_events(vs->loop, &v->sock, 0);
 		v->due = due;
 		v->deadline = UINT64_MAX;
 	} else {
@@ -156,7 +163,7 @@ static void view_on_sock(void *arg, struct watch *w, u32 events)
 	n = sock_recv(v->sock.fd, v->req + v->len, sizeof(v->req) - v->len);
 	if (n == -EAGAIN)
 		return;
-	/* A connection whose request is complete sends nothing: it hung up. */
+	/* A connection that waits for its user's budget is only heard when it ends. */
 	if (n <= 0 || v->due) {
 		view_free(vs, v);
 		return;
@@ -227,8 +234,12 @@ u64 view_timers(struct views *vs, u64 now)
 			view_asked(vs, v);
 		else if (now >= v->deadline)
 			view_free(vs, v);
-		else
-			next = min(next, v->due ? v->due : v->deadline);
+	}
+	/* An answer may have freed its connection, and changed when others are due. */
+	list_for_each(&vs->clients->readers, l, tmp) {
+		const struct view *v = list_entry(l, struct view, reader.node);
+
+		next = min(next, v->due ? v->due : v->deadline);
 	}
 	return next;
 }

@@ -18,7 +18,7 @@
 #include "kvmm/ipc/mm/mm.h"
 
 #define SPEND_USERS	64
-#define SPEND_WAIT_NS	NSEC_PER_SEC	/* less than kvmm-proc waits for an answer */
+#define SPEND_WAIT_NS	NSEC_PER_SEC	/* of one request; less than kvmm-proc waits for an answer */
 
 /**
  * struct spend_user - the budget of a user
@@ -31,7 +31,12 @@ struct spend_user {
 	s64	left;
 };
 
+/**
+ * struct spend - the budgets
+ * @all: of all users together
+ */
 struct spend {
+	struct spend_user	all;
 	struct spend_user	users[SPEND_USERS];
 };
 
@@ -68,7 +73,8 @@ struct view_wait {
 /**
  * struct view - one connection
  * @over: one too many of its tenant: it gets that as answer to its request
- * @due:  the request is complete and its user has no budget until then; 0: else
+ * @due:  time at which its complete request is tried again; 0: it does not wait
+ * @asked: time of the first try
  * @len:  bytes of the request so far
  * @head: first line of the answer, @head_len bytes; 0: not answered yet
  * @sent: bytes of head and text that are out
@@ -80,6 +86,7 @@ struct view {
 	bool		over;
 	u64		deadline;
 	u64		due;
+	u64		asked;
 	size_t		len;
 	size_t		head_len;
 	size_t		body_len;
