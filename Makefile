@@ -386,11 +386,11 @@ $(IMAGE_OBJ): $(B)/obj/%.o: %.S $(B)/obj/kernels/cuda/images.h $(B)/.flags
 
 # ------------------------------------------------------------------- archives
 
-# $(call archive,name,sources): for tests, but for libkvmm.a
+# $(call archive,name,sources,objects): for tests, with points
 define archive
 ifneq ($(strip $(call body,$(2))),)
 ARCHIVES += $(B)/lib/lib$(1).a
-$(B)/lib/lib$(1).a: $(call armed,$(call body,$(2)))
+$(B)/lib/lib$(1).a: $(call $(or $(3),armed),$(call body,$(2)))
 endif
 endef
 $(eval $(call archive,lib,$(LIB_SRCS)))
@@ -400,7 +400,7 @@ $(eval $(call archive,kvmmd,$(SHELL_SRCS)))
 $(eval $(call archive,hold,$(HOLD_SRCS)))
 $(eval $(call archive,tools,$(TOOL_SRCS)))
 $(eval $(call archive,swapd,$(SWAPD_SRCS)))
-$(eval $(call archive,sandbox,$(BOX_SRCS)))
+$(eval $(call archive,sandbox,$(BOX_SRCS),objs))
 $(eval $(call archive,runtime,$(filter-out $(CLIENT_SRCS),$(RT_SRCS))))
 $(eval $(call archive,kernels,$(KERN_SRCS)))
 $(B)/lib/libkernels.a: $(IMAGE_OBJ)
@@ -409,7 +409,7 @@ $(eval $(call archive,integration,$(IT_SHARED)))
 $(eval $(call archive,bench,$(BENCH_SHARED)))
 $(eval $(call archive,fuzz,$(FUZZ_SHARED)))
 # Other programs link this to attach: the client and the libraries that it needs.
-$(eval $(call archive,kvmm,$(CLIENT_SRCS) $(LIB_SRCS)))
+$(eval $(call archive,kvmm,$(CLIENT_SRCS) $(LIB_SRCS),objs))
 LIBKVMM := $(if $(CLIENT_SRCS),$(B)/lib/libkvmm.a)
 
 $(ARCHIVES): $(B)/.sources
@@ -640,7 +640,7 @@ CHECK_unit = $(patsubst tests/unit/%.c,$(B)/tests/%,$(call named,tests/unit/,$(U
 CHECK_sim = $(if $(call named,tests/,tests/sim),$(SIM_PROG))
 CHECK_integration = $(patsubst tests/integration/%.c,$(B)/tests/%,$(call named,tests/integration/,$(IT_SRCS),.c))
 # A script runs the programs; these scripts run tests too.
-SCRIPTS_OF_TESTS := $(patsubst %,tests/scripts/%.sh,adopt-cuda bench-report bench-why cuda fuzz gpu templates tokenizers)
+SCRIPTS_OF_TESTS := $(patsubst %,tests/scripts/%.sh,adopt-cuda bench-report bench-why cuda fuzz gpu points templates tokenizers)
 scripts = $(call named,tests/scripts/,$(wildcard tests/scripts/*.sh),.sh)
 CHECK_script = $(if $(scripts),all $(if $(filter $(SCRIPTS_OF_TESTS),$(scripts)),tests,docs)) \
 	       $(if $(T)$(D),,cuda)
@@ -827,7 +827,7 @@ uninstall:
 clean:
 	$(call say,CLEAN,$(O))
 	$(Q)for b in $(if $(D),,$(addprefix $(O)/,san asan tsan ubsan cov)) $(B); do \
-		rm -rf $$b/obj $$b/lib $$b/share $$b/tests $$b/gpu $$b/logs $$b/bench.json $$b/why.json $$b/coverage.txt $$b/.flags $$b/.sources \
+		rm -rf $$b/obj $$b/lib $$b/faults $$b/share $$b/tests $$b/gpu $$b/logs $$b/bench.json $$b/why.json $$b/coverage.txt $$b/.flags $$b/.sources \
 			$$b/.check-start $(addprefix $$b/,kvmm kvmm-hold kvctl kvtop kvrt swapd kvmm-proc); \
 		if [ -d $$b ]; then rmdir --ignore-fail-on-non-empty $$b; fi; done
 

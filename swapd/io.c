@@ -19,7 +19,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <sysexits.h>
-#include <time.h>
 
 #include <kvmm/clock.h>
 #include <kvmm/fault.h>

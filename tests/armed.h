@@ -18,7 +18,8 @@
 static inline const char *armed_folder(const char *env)
 {
 	if (getenv("KVMM_FAULT") || getenv("KVMM_DISK_FAULTS") ||
-	    (env && !strncmp(env, "KVMM_FAULT=", 11)))
+	    (env && (!strncmp(env, "KVMM_FAULT=", 11) ||
+		     !strncmp(env, "KVMM_DISK_FAULTS=", 17))))
 		return "/faults";
 	return "";
 }

@@ -2,8 +2,7 @@
 /*
  * clock.h - the monotonic clock, in the units that programs count in
  *
- * Time since some moment before the start of the machine's processes; it stands
- * still while the machine sleeps.
+ * CLOCK_MONOTONIC: no change of the date moves it, and it does not count suspend.
  *
  * Context: any thread, signal handlers too.
  */

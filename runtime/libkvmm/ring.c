@@ -18,7 +18,6 @@
  * better than handing out another sequence's blocks after a bug.
  */
 #include <errno.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <kvmm/clock.h>

@@ -85,7 +85,7 @@ static inline struct kv_seq *family_after(const struct core *c,
 	return next == s ? NULL : next;
 }
 
-/* Each sequence of the family of @s, which is the first. */
+/* Each sequence of the family of @s, which is the first.  The body must not close @m. */
 #define for_each_relative(c, s, m)					\
 	for ((m) = (s); (m); (m) = family_after(c, s, m))
 

@@ -98,7 +98,10 @@ static inline bool trace_wants(const struct core *c, u32 event)
 	return event != TELL_NO && __builtin_expect(c->trace_on & (1u << (event & 31)), 0);
 }
 
-/* For each event: count it, is it watched, and tell its values (tell.c). */
+/*
+ * Three functions for each event: count it; test whether it is watched; record its
+ * values and fire its probe (tell.c).
+ */
 #define p(probe) KV_PROBE_ON(kvmm, probe)
 #define x(name, ev, record, on_probe)					\
 static inline void tell_count_##name(struct core *c)			\

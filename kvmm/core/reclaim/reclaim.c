@@ -69,7 +69,7 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	c->taker = dom;
 	if ((u64)domain_held(d) + spare + nr > d->dev.max_blocks) {
 		d->nr_max_events++;
-		core_tell(c, limit, .domain = dom, .held = domain_held(d),
+		core_tell(c, limit, .domain = dom, .mark = 0, .held = domain_held(d),
 			  .blocks = nr + spare);
 		return ROOM_NONE;
 	}
