@@ -24,6 +24,12 @@ static void below_or_none(struct walk *w, const char *what, u32 i, u32 have,
 		below(w, what, i, have, most);
 }
 
+static bool is_name(const struct core *c, u32 node)
+{
+	return node < core_sizes(c)->nr_nodes &&
+	       c->nodes[node].ref != CORE_NONE;
+}
+
 static void must(struct walk *w, const char *what, u32 i, bool is)
 {
 	expect(w, "adopt", what, i, is, 1);
@@ -169,8 +175,8 @@ static void domain_ranges(struct walk *w, u32 dom)
 		return;
 	d->dev.class_scale = span_class_scale(d->dev.span_blocks);
 	domain_lists(w, dom, d);
-	below_or_none(w, "names of domain", dom, d->roots,
-		      core_sizes(w->c)->nr_nodes);
+	must(w, "names of domain", dom,
+	     d->roots == CORE_NONE || is_name(w->c, d->roots));
 	lru_ranges(w, dom);
 }
 
@@ -345,12 +351,6 @@ static void entry_ranges(struct walk *w, u32 i)
 	     (e->io != ENT_READ && e->io != ENT_WRITE) ||
 	     (e->area != CORE_NONE && e->host != CORE_NONE));
 	entry_links(w, i);
-}
-
-static bool is_name(const struct core *c, u32 node)
-{
-	return node < core_sizes(c)->nr_nodes &&
-	       c->nodes[node].ref != CORE_NONE;
 }
 
 static void node_ranges(struct walk *w, u32 i)

@@ -385,7 +385,9 @@ void adopt_index(struct core *c)
 		c->lrus[i].told = (struct kv_told){ .node = CORE_NONE };
 	for (i = 0; i < core_sizes(c)->nr_ghosts; i++)
 		if (c->ghosts[i].domain >= core_cfg(c)->max_domains ||
-		    !c->domains[c->ghosts[i].domain].used)
+		    !c->domains[c->ghosts[i].domain].used ||
+		    c->ghosts[i].left >= LRU_NR_AGES ||
+		    lru_tier(c->ghosts[i].hits, c->ghosts[i].interval) >= LRU_NR_TIERS)
 			c->ghosts[i].domain = GHOST_UNUSED;
 	for (i = 0; i < core_sizes(c)->nr_buckets; i++)
 		c->buckets[i] = CORE_NONE;

@@ -160,7 +160,6 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 		sp->nr_free++;
 		p->isolated_free += isolated;
 	}
-	KV_BUG_ON(sp->nr_free + sp->nr_cached + sp->nr_open > sp->nr_blocks);
 	KV_BUG_ON(p->isolated_free > p->nr[BLK_FREE]);
 }
 

@@ -138,7 +138,6 @@ int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 	if (x->mapped & BIT_ULL(client))
 		return -EALREADY;
 
-	KV_BUG_ON(!c->clients[client].nr_unacked);
 	x->mapped |= BIT_ULL(client);
 	c->clients[client].nr_unacked--;
 	store_release(&c->bind[client].extents[a->extent].state,
@@ -179,7 +178,6 @@ void extent_set_state(struct core *c, u32 e, u32 state)
 		pool--;
 	core_pool(c, pool)->loose += (u32)is_loose(pool, state) -
 				     is_loose(pool, x->state);
-	KV_BUG_ON(core_pool(c, pool)->loose > core_pool(c, pool)->nr_extents);
 	x->state = state;
 	core_crash(c, CORE_CRASH_extent_state);
 }
@@ -350,7 +348,6 @@ void extent_created(struct core *c, u32 e, int status)
 	struct kv_extent *x = &c->extents[e];
 
 	KV_BUG_ON(x->state != EXT_CREATING || x->backed);
-	KV_BUG_ON(revoke_needed(c, e));
 	/* A sequence of any domain may find memory now. */
 	core_kick(c);
 	if (status) {

@@ -224,7 +224,6 @@ static void client_quarantine(struct core *c, u32 client)
 			u32 bt = seq_domain(c, s)->block_tokens;
 
 			KV_BUG_ON(s->client != client || !s->nr_steps);
-			KV_BUG_ON(e[n].end <= e[n].start);
 			for (idx = e[n].start / bt; idx < s->nr_blocks &&
 			     (u64)idx * bt < e[n].end; idx++) {
 				u32 blk = table_get(c, s, idx);

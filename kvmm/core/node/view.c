@@ -36,8 +36,6 @@ static void pool_add_domain(const struct kv_domain *d,
 {
 	u64 bytes = d->dev.block_bytes;
 
-	KV_BUG_ON(d->dev.isolated_free > d->dev.nr[BLK_FREE]);
-	KV_BUG_ON(d->dev.isolated_cached > d->dev.nr[BLK_CACHED]);
 	v->free += d->dev.nr[BLK_FREE] * bytes;
 	v->open += d->dev.nr[BLK_OPEN] * bytes;
 	v->sealed += d->dev.nr[BLK_SEALED] * bytes;

@@ -167,7 +167,6 @@ static void low_note(struct core *c, const struct kv_step_entry *e)
 {
 	struct kv_seq *s = &c->seqs[e->seq];
 
-	KV_BUG_ON(e->end <= e->start || e->end > s->cover);
 	seq_scan(c, s)->low = min(seq_scan(c, s)->low, e->start / seq_domain(c, s)->block_tokens);
 }
 

@@ -18,7 +18,6 @@ static void wait_link(struct core *c, struct kv_seq *s)
 	u32 i = seq_index(c, s);
 	u32 after = order_prev(c, d->wait_root, s, NODE_ORDER);
 
-	KV_BUG_ON(s->prev != CORE_NONE || s->next != CORE_NONE);
 	order_add(c, &d->wait_root, i, NODE_ORDER);
 	s->prev = after;
 	s->next = after == CORE_NONE ? d->wait_head : c->seqs[after].next;
@@ -115,7 +114,6 @@ void run_add(struct core *c, struct kv_seq *s)
 	u32 i = seq_index(c, s);
 
 	KV_BUG_ON(s->flags & (SEQF_QUEUED | SEQF_RUNNING));
-	KV_BUG_ON(s->prev != CORE_NONE || s->next != CORE_NONE);
 	list_add_tail_idx(c->seqs, d->run_head, d->run_tail, i);
 	s->flags |= SEQF_RUNNING;
 	d->nr_running++;

@@ -109,7 +109,7 @@ static struct kv_seq *seq_alloc(struct core *c, u32 client)
 	i = client * core_cfg(c)->max_seqs + cl->free_seq;
 	s = &c->seqs[i];
 	KV_BUG_ON(cl->free_seq >= cl->max_seqs || cl->nr_seqs >= cl->max_seqs);
-	KV_BUG_ON(s->state != KVMM_SEQ_CLOSED || s->flags);
+	KV_BUG_ON(s->state != KVMM_SEQ_CLOSED);
 	cl->free_seq = s->next;
 	cl->nr_seqs++;
 

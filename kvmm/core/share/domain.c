@@ -469,7 +469,6 @@ int domain_attach(struct core *c, const struct tenant_who *who,
 	}
 	d->nr_clients++;
 	c->tenants[d->tenant].nr_clients++;
-	KV_BUG_ON(c->tenants[d->tenant].nr_clients < d->nr_clients);
 	limit_settle(c);
 	return 0;
 }
@@ -478,8 +477,7 @@ void domain_detach(struct core *c, u32 dom)
 {
 	struct kv_domain *d = &c->domains[dom];
 
-	KV_BUG_ON(!d->used || !d->nr_clients);
-	KV_BUG_ON(c->tenants[d->tenant].nr_clients < d->nr_clients);
+	KV_BUG_ON(!d->used);
 	d->nr_clients--;
 	d->left = c->now;
 	limit_settle(c);

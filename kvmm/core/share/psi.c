@@ -253,7 +253,6 @@ static bool group_level(struct kv_psi *g, u64 now)
 	const u64 *total = g->total[CORE_PSI_MEMORY];
 	u32 level = 0, was = g->level;
 
-	KV_BUG_ON(was > 2);
 	if (now - g->level_since < PSI_LEVEL_NS)
 		return false;
 	if (total[PSI_FULL] - g->level_total[PSI_FULL] >= PSI_LEVEL_MIN)
