@@ -3,9 +3,9 @@
  * check_core_ghost.c - names of evicted blocks, with made-up names
  *
  * The tests call ghost.c itself.  Nodes and blocks have only the fields that it
- * reads: node i belongs to block i, whose name is a number that the test chooses.
- * Bits 0 to 15 of the name are the tag of its ghost, bits 16 and 17 say whether
- * it is sampled, and bits 32 to 63 give its set.
+ * reads: node i belongs to block i, and the test chooses the name of the block.
+ * Bits 0 to 15 of the name are the tag of its ghost.  The name is sampled if bits
+ * 16 and 17 are 0.  Bits 32 to 63 give its set.
  */
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -308,7 +308,7 @@ START_TEST(test_another_run)
 	/* Names of the run before do not count. */
 	ck_assert_uint_eq(enter(1, CORE_NONE, NOT_SAMPLED), 0);
 	ck_assert_uint_eq(enter(2, 1, SAMPLED | 5), 2);
-	/* Not what is known of the run before, either. */
+	/* Nor does the ghost of the run before. */
 	ck_assert_uint_eq(enter(3, 1, NOT_SAMPLED), 0);
 	ck_assert_uint_eq(enter(4, 3, SAMPLED | 6), 2);
 	/* A root after a run whose last name left the index. */

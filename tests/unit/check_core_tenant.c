@@ -3,6 +3,7 @@
  * check_core_tenant.c - limits of a tenant, and when it is forgotten
  */
 #include "tests/unit/core_shell.h"
+#include "kvmm/core/node/node.h"
 
 #define POOL	16u			/* extents */
 #define ALL	(POOL * SH_PER)		/* blocks */
@@ -332,6 +333,205 @@ START_TEST(test_view)
 }
 END_TEST
 
+/* The view of one tenant among two: its own extents and domains only. */
+START_TEST(test_view_of_two)
+{
+	struct core_tenant_view v;
+	u32 a = attach(7, "a"), b = attach(7, "b"), other = attach(8, "a");
+
+	fill_cache(other, 6, 1);
+	fill_cache(a, 3, 1);
+	fill_cache(b, 5, 1);
+	ck_assert_int_eq(core_get_tenant(sh.core, 0, &v), 0);
+	ck_assert_uint_eq(v.id, 0);
+	ck_assert_uint_eq(v.key, 7);
+	ck_assert_uint_eq(v.nr_clients, 2);
+	ck_assert_uint_eq(v.nr_domains, 2);
+	ck_assert_uint_eq(v.nr_ghosts, 0);
+	ck_assert_uint_eq(v.current_bytes, 8 * SH_BLOCK);
+	ck_assert_uint_eq(v.backed_bytes, 4 * SH_EXTENT);
+	ck_assert_uint_eq(v.min_bytes, 0);
+	ck_assert_int_eq(core_get_tenant(sh.core, 1, &v), 0);
+	ck_assert_uint_eq(v.id, 1);
+	ck_assert_uint_eq(v.key, 8);
+	ck_assert_uint_eq(v.nr_clients, 1);
+	ck_assert_uint_eq(v.nr_domains, 1);
+	ck_assert_uint_eq(v.current_bytes, 6 * SH_BLOCK);
+	/* Its first extent is the first of the pool. */
+	ck_assert_uint_eq(v.backed_bytes, 2 * SH_EXTENT);
+	ck_assert_int_eq(core_get_tenant(sh.core, sh.cfg.max_tenants - 1, &v),
+			 -ENOENT);
+	ck_assert_int_eq(core_get_tenant(sh.core, sh.cfg.max_tenants, &v),
+			 -ERANGE);
+	/* A client that detached, with a process that lives on. */
+	ck_assert_int_eq(sh_submit(b, KVMM_OP_DETACH, 0, 0, 0), 0);
+	sh_quiet(b);
+	ck_assert_int_eq(core_get_tenant(sh.core, 0, &v), 0);
+	ck_assert_uint_eq(v.nr_clients, 1);
+	ck_assert_uint_eq(v.nr_domains, 2);
+	ck_assert_uint_eq(v.nr_ghosts, 1);
+}
+END_TEST
+
+/* The last attach says the quota, also beside a client that attached before. */
+START_TEST(test_quota_of_the_last_attach)
+{
+	struct core_tenant_view v;
+	u32 a = (u32)try_marks(1, "a", 8, 0, 100);
+
+	ck_assert_uint_eq(emin(a), 8);
+	quota.max_min = 3 * SH_BLOCK;
+	(void)attach(1, "a");
+	ck_assert_uint_eq(emin(a), 3);
+	ck_assert_int_eq(core_get_tenant(sh.core, 0, &v), 0);
+	ck_assert_uint_eq(v.min_bytes, 3 * SH_BLOCK);
+	quota.max_min = KVMM_LIMIT_MAX;
+	(void)attach(1, "b");
+	ck_assert_uint_eq(emin(a), 8);
+}
+END_TEST
+
+/* Of several idle tenants the longest unused goes, with its extents and domains. */
+START_TEST(test_longest_unused_tenant_goes)
+{
+	static const u32 order[] = { 2, 0, 3, 1 };
+	u32 id[4], i;
+
+	for (i = 0; i < 4; i++) {
+		id[i] = attach(1 + i, "a");
+		fill_cache(id[i], 4, i);
+		ck_assert_uint_eq(sh.core->head->nr_tenants, i + 1);
+	}
+	for (i = 0; i < 4; i++) {
+		sh_tick(1);
+		sh_quiet(id[order[i]]);
+	}
+	for (i = 0; i < 4; i++) {
+		ck_assert(known(1 + order[i]));
+		id[i] = attach(10 + i, "a");
+		ck_assert(!known(1 + order[i]));
+		ck_assert_uint_eq(core_find_tenant(sh.core, 10 + i), order[i]);
+		ck_assert_uint_eq(sh.core->head->nr_tenants, 4);
+		ck_assert_uint_eq(sh.nr_releases, 2 * (i + 1));
+		ck_assert_uint_eq(sh_pool().cached, (12 - 4 * i) * SH_BLOCK);
+	}
+}
+END_TEST
+
+/* Of several idle domains of one tenant the longest unused goes. */
+START_TEST(test_longest_unused_domain_goes)
+{
+	static const u32 order[] = { 3, 1, 5, 0, 4, 2 };
+	char name[2] = "a";
+	u32 id[6], i;
+
+	for (i = 0; i < 6; i++, name[0]++)
+		id[i] = attach(1, name);
+	for (i = 0; i < 6; i++) {
+		sh_tick(1);
+		sh_quiet(id[order[i]]);
+	}
+	for (i = 0; i < 6; i++) {
+		name[0] = (char)('m' + i);
+		ck_assert_uint_eq(sh.cl[attach(1, name)].info.domain, order[i]);
+	}
+}
+END_TEST
+
+/* A tenant whose memory is in the making is not idle. */
+START_TEST(test_memory_in_the_making)
+{
+	u64 seq;
+	u32 id[4], i;
+
+	for (i = 0; i < 4; i++)
+		id[i] = attach(1 + i, "a");
+	sh_manual_make = true;
+	seq = sh_open(id[0], SH_BT, 0);
+	ck_assert_int_eq(sh_match(id[0], seq, SH_BT, 0), 0);
+	ck_assert_uint_eq(sh.nr_creates, 1);
+	sh_quiet(id[0]);
+	ck_assert_int_eq(try_marks(9, "a", 0, 0, 100), -ENOSPC);
+	sh_manual_make = false;
+	sh_settle();
+	ck_assert(known(1));
+	(void)attach(9, "a");
+	ck_assert(!known(1));
+}
+END_TEST
+
+/*
+ * The quota counts the domains that a tenant has, and a domain in use of another
+ * tenant is no place for a new one.
+ */
+START_TEST(test_number_of_domains)
+{
+	struct core_attach_info info;
+	struct kvmm_attach_req req = sh_attach_req("c");
+	u32 a, b;
+
+	quota.max_domains = 2;
+	a = attach(1, "a");
+	b = attach(1, "b");
+	ck_assert_int_eq(try_as(1, &req, &info), -EDQUOT);
+	ck_assert_ptr_nonnull(strstr(info.text, "as it may"));
+	ck_assert_uint_eq(sh.core->tenants[0].nr_domains, 2);
+	/* An idle one of its own gives way, though records are free. */
+	sh_quiet(b);
+	ck_assert_int_eq(try_as(1, &req, &info), (int)b);
+	ck_assert_uint_eq(info.domain, 1);
+	ck_assert_uint_eq(sh.core->tenants[0].nr_domains, 2);
+	quota.max_domains = 3;
+	req = sh_attach_req("d");
+	ck_assert_int_ge(try_as(1, &req, &info), 0);
+	ck_assert_uint_eq(info.domain, 2);
+	(void)a;
+}
+END_TEST
+
+/* A tenant is not dropped while an extent of it is on its way out of the pool. */
+START_TEST(test_extent_that_leaves)
+{
+	u32 id[4], i;
+
+	for (i = 0; i < 4; i++)
+		id[i] = attach(1 + i, "a");
+	fill_cache(id[0], ALL, 0);
+	sh.cl[id[0]].stubborn = true;
+	SH_CORE(ck_assert_int_eq(core_pool_resize(sh.core, sh.now,
+			(POOL - 1) * SH_EXTENT), 0));
+	ck_assert_uint_eq(sh.core->extents[POOL - 1].want, EXT_WANT_SIZE);
+	sh_quiet(id[0]);
+	ck_assert_int_eq(try_marks(9, "a", 0, 0, 100), -ENOSPC);
+	sh_tick(1);
+	ck_assert_uint_eq(sh_pool().offline, SH_EXTENT);
+	(void)attach(9, "a");
+	ck_assert(!known(1));
+}
+END_TEST
+
+/* Of tenants and domains that are unused for the same time the first goes. */
+START_TEST(test_unused_for_the_same_time)
+{
+	u32 id[4], i;
+
+	for (i = 0; i < 4; i++)
+		id[i] = attach(1 + i, "a");
+	for (i = 4; i--;)
+		sh_quiet(id[i]);
+	for (i = 0; i < 4; i++) {
+		id[i] = attach(10 + i, "a");
+		ck_assert_uint_eq(sh.cl[id[i]].info.tenant, i);
+	}
+	id[1] = attach(10, "b");
+	id[2] = attach(10, "c");
+	sh_quiet(id[2]);
+	sh_quiet(id[1]);
+	ck_assert_uint_eq(sh.cl[id[1]].info.domain, 4);
+	ck_assert_uint_eq(sh.cl[attach(10, "d")].info.domain, 4);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_tenant");
@@ -347,6 +547,14 @@ int main(void)
 	tcase_add_test(tc, test_tenants_in_use);
 	tcase_add_test(tc, test_named_have_records);
 	tcase_add_test(tc, test_view);
+	tcase_add_test(tc, test_view_of_two);
+	tcase_add_test(tc, test_quota_of_the_last_attach);
+	tcase_add_test(tc, test_longest_unused_tenant_goes);
+	tcase_add_test(tc, test_longest_unused_domain_goes);
+	tcase_add_test(tc, test_memory_in_the_making);
+	tcase_add_test(tc, test_number_of_domains);
+	tcase_add_test(tc, test_extent_that_leaves);
+	tcase_add_test(tc, test_unused_for_the_same_time);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }
