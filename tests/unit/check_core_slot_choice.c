@@ -18,12 +18,12 @@ static struct core *c;
 static struct kv_part *p;
 static u32 part, base, per;		/* of the first host slot; blocks of an extent */
 
-static void setup(void)
+static void start(u32 spans)
 {
 	sh_config(4);
 	sh.cfg.extent_size = PER * SLOT;
 	sh.cfg.pool_bytes = 4 * sh.cfg.extent_size;
-	sh.cfg.host_bytes = SPANS * sh.cfg.extent_size;
+	sh.cfg.host_bytes = spans * sh.cfg.extent_size;
 	sh_start();
 	c = sh.core;
 	(void)sh_attach(1, "a");
@@ -32,6 +32,11 @@ static void setup(void)
 	per = core_sizes(c)->blocks_per_extent;
 	base = core_pool(c, CORE_POOL_HOST)->first * per;
 	ck_assert_uint_eq(p->span_blocks, PER);
+}
+
+static void setup(void)
+{
+	start(SPANS);
 }
 
 static void teardown(void)
@@ -62,7 +67,7 @@ static u32 walked(u32 blk)
 {
 	u32 i;
 
-	for (i = 0; i < SPANS; i++)
+	for (i = 0; i < core_pool(c, CORE_POOL_HOST)->nr_extents; i++)
 		if (c->spans[base / per + i].nr_extents)
 			walk_span(base / per + i);
 	if (blk == NONE)
@@ -227,6 +232,32 @@ START_TEST(test_longest_run)
 }
 END_TEST
 
+/*
+ * A search looks at 1024 blocks, of spans with a free slot: 32 spans.  Those that
+ * were given back last come first.
+ */
+START_TEST(test_search_is_bounded)
+{
+	u32 i;
+
+	sh_stop();
+	start(33);
+	fill(33);
+	put(0, 2);
+	/* Full spans do not count. */
+	ck_assert_uint_eq(out(2), 1);
+	put(1, 1);
+	p->slot_out = NONE;
+	for (i = 1; i < 32; i++)
+		put(PER * i, 1);
+	ck_assert_uint_eq(out(2), 1);
+	put(1, 1);
+	p->slot_out = NONE;
+	put(PER * 32, 1);
+	ck_assert_uint_eq(out(2), PER * 32);
+}
+END_TEST
+
 /* All slots are in use: nothing is taken, and nothing is remembered. */
 START_TEST(test_no_slot)
 {
@@ -296,7 +327,6 @@ START_TEST(test_beside_ends_with_the_span)
 	/* The run of two is the longest, and slot 32 is not next to 31. */
 	ck_assert_uint_eq(beside(105, true), 9);
 	ck_assert_uint_eq(p->slot_row, 1);
-	p->slot_last = blk_of(32) + 1;
 	p->slot_last = blk_of(33);
 	p->slot_peer = 200;
 	ck_assert_uint_eq(beside(199, false), 32);
@@ -356,6 +386,7 @@ int main(void)
 	tcase_add_test(tc, test_shortest_run);
 	tcase_add_test(tc, test_equal_runs);
 	tcase_add_test(tc, test_longest_run);
+	tcase_add_test(tc, test_search_is_bounded);
 	tcase_add_test(tc, test_no_slot);
 	tcase_add_test(tc, test_beside_goes_with_its_peer);
 	tcase_add_test(tc, test_beside_ends_with_the_span);
