@@ -152,6 +152,28 @@ END_TEST
 
 /* ---- making extents ---- */
 
+/* Each extent that is made counts once, and one that cannot be made does not. */
+START_TEST(test_made_extents_count)
+{
+	u64 seq;
+
+	sh_manual_make = true;
+	seq = sh_open(cl, 20, 4);
+	ck_assert_int_eq(sh_match(cl, seq, 20, 0), 0);
+	ck_assert_uint_ge(sh.nr_creates, 1);
+	ck_assert_uint_eq(sh_count(CORE_EV_extent_create), 0);
+	sh_made(0, -ENOMEM);
+	ck_assert_uint_eq(sh_count(CORE_EV_extent_create), 0);
+	sh_tick(1001);
+	ck_assert_uint_ne(sh.creating[0], 0);
+	sh_made(0, 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_extent_create), 1);
+	sh_manual_make = false;
+	sh_settle();
+	ck_assert_uint_eq(sh_count(CORE_EV_extent_create), sh.nr_creates - 1);
+}
+END_TEST
+
 START_TEST(test_making_takes_time)
 {
 	u64 seq = sh_open(cl, 20, 4);
@@ -568,6 +590,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_ack_refused, 0, ARRAY_SIZE(bad_ack));
 	tcase_add_test(tc, test_newcomer_maps_all_first);
 	tcase_add_test(tc, test_making_takes_time);
+	tcase_add_test(tc, test_made_extents_count);
 	tcase_add_test(tc, test_making_fails);
 	tcase_add_test(tc, test_making_part_of_a_span_fails);
 	tcase_add_test(tc, test_late_memory_wakes_others);

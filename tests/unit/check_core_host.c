@@ -246,6 +246,20 @@ START_TEST(test_own_slots_first)
 }
 END_TEST
 
+/*
+ * Memory of the device cannot be made now: slots of the host pool are there all the
+ * same, for a second tenant, too.
+ */
+START_TEST(test_host_pool_has_memory)
+{
+	u32 second = sh_attach(2, "b");
+
+	c->head->create_after = ~0ull;
+	ck_assert(host_room(c, sh.cl[second].info.domain, 8));
+	ck_assert_uint_eq(host_free(c, sh.cl[second].info.domain), 8);
+}
+END_TEST
+
 /* After the device failed there is no room. */
 START_TEST(test_failed_device)
 {
@@ -507,6 +521,7 @@ int main(void)
 	tcase_add_test(tc, test_oldest_first);
 	tcase_add_test(tc, test_needed_slots_stay);
 	tcase_add_test(tc, test_own_slots_first);
+	tcase_add_test(tc, test_host_pool_has_memory);
 	tcase_add_test(tc, test_failed_device);
 	tcase_add_test(tc, test_indexed_entry);
 	tcase_add_loop_test(tc, test_limit_of_writes, 0, ARRAY_SIZE(limits));

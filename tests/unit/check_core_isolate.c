@@ -133,6 +133,21 @@ START_TEST(test_cache_is_no_room)
 }
 END_TEST
 
+/* A lost device takes the free blocks of an isolated span, too. */
+START_TEST(test_lost_device)
+{
+	u64 a = computed(2, 2, 1000);
+
+	ck_assert_int_eq(span_isolate(c, span_of(a, 0)), 0);
+	ck_assert_uint_eq(d->dev.isolated_free, 2);
+	SH_CORE(core_device_failed(c, sh.now, CORE_DEVICE_LOST));
+	sh_check();
+	ck_assert_uint_eq(d->dev.isolated_free, 0);
+	ck_assert_uint_eq(d->dev.isolated_cached, 0);
+	ck_assert_uint_eq(d->dev.nr[BLK_FREE], 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_isolate");
@@ -144,6 +159,7 @@ int main(void)
 	tcase_add_test(tc, test_empty_goes_at_once);
 	tcase_add_test(tc, test_promises_first);
 	tcase_add_test(tc, test_cache_is_no_room);
+	tcase_add_test(tc, test_lost_device);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

@@ -525,6 +525,41 @@ START_TEST(test_trigger_cpu)
 }
 END_TEST
 
+/*
+ * The part of the window before the last sample that ended it is estimated from the
+ * window before: 101 ms of 500 ms.
+ */
+START_TEST(test_trigger_over_two_windows)
+{
+	ck_assert_int_ge(add(CORE_NONE, CORE_PSI_CPU, 150, 500), 0);
+	core_cpu_waited(sh.core, 101 * MS, 0);
+	sh_tick(501);
+	ck_assert_uint_eq(nr_fired, 0);
+	/* 50 ms, and 450 / 500 of 101 ms. */
+	core_cpu_waited(sh.core, 50 * MS, 0);
+	sh_tick(50);
+	ck_assert_uint_eq(nr_fired, 0);
+	/* 70 ms, and 430 / 500 of 101 ms. */
+	core_cpu_waited(sh.core, 20 * MS, 0);
+	sh_tick(20);
+	ck_assert_uint_eq(nr_fired, 1);
+}
+END_TEST
+
+/* A domain whose memory.max is the pool is not limited by itself. */
+START_TEST(test_max_of_the_whole_pool)
+{
+	u64 blocks = 8 * SH_PER - (u32)_i;
+
+	SH_CORE(ck_assert_int_eq(core_domain_set(sh.core, sh.now, 0,
+			CORE_LIMIT_MAX, blocks * SH_BLOCK), 0));
+	(void)sh_ready(cl, ALL - 40, 16, 0);
+	(void)waiting(cl, 64, 9000);
+	ck_assert_uint_eq(domain(cl).nr_stalled, 1);
+	ck_assert_uint_eq(node().nr_stalled, !_i);
+}
+END_TEST
+
 /* A trigger ends with its domain, and with no other; its owner is told. */
 START_TEST(test_trigger_gone)
 {
@@ -573,6 +608,8 @@ int main(void)
 	tcase_add_test(tc, test_triggers_refused);
 	tcase_add_loop_test(tc, test_triggers, 0, 2);
 	tcase_add_test(tc, test_trigger_cpu);
+	tcase_add_test(tc, test_trigger_over_two_windows);
+	tcase_add_loop_test(tc, test_max_of_the_whole_pool, 0, 2);
 	tcase_add_test(tc, test_trigger_gone);
 	suite_add_tcase(s, tc);
 	return sh_run(s);

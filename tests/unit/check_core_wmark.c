@@ -8,6 +8,7 @@
  * of max_tokens.
  */
 #include "tests/unit/core_shell.h"
+#include "kvmm/core/node/node.h"
 
 #define SLOT	8192u			/* bytes of one in the host pool */
 #define POOL	16u			/* extents */
@@ -236,6 +237,44 @@ START_TEST(test_reclaimer_sleeps)
 	sh_tick(5);
 	ck_assert_uint_eq(sh_domain(cl).blocks[3], ALL);
 	ck_assert_uint_eq(sh_count(CORE_EV_reclaim_background), 0);
+}
+END_TEST
+
+/* A reclaimer that is turned off while it is awake sleeps. */
+START_TEST(test_reclaimer_is_turned_off)
+{
+	struct kv_domain *d;
+	u32 cl, i;
+	u64 seq;
+
+	teardown();
+	host_bytes = ALL * SLOT;
+	start(600, 0, CORE_OVERCOMMIT_GUESS, 0);
+	cl = sh_attach(1, "a");
+	d = &sh.core->domains[sh.cl[cl].info.domain];
+	seq = resident(cl, 32, 160, 0);
+	for (i = 0; i < 14; i++)
+		cache(cl, 4, 1000 * (i + 1));
+	ck_assert_int_eq(sh_begin(cl, seq, 32, 17), 0);
+	sh_tick(5);
+	ck_assert_uint_eq(d->reclaiming, 1);
+	SH_CORE(ck_assert_int_eq(core_tune(sh.core, sh.now,
+			CORE_TUNE_watermark_scale_factor, 0), 0));
+	copies_done();
+	sh_tick(5);
+	ck_assert_uint_eq(d->reclaiming, 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_reclaim_background), 0);
+	/* Turned on again it works until high, and sleeps. */
+	SH_CORE(ck_assert_int_eq(core_tune(sh.core, sh.now,
+			CORE_TUNE_watermark_scale_factor, 600), 0));
+	for (i = 0; i < 6; i++) {
+		sh_tick(5);
+		copies_done();
+	}
+	ck_assert_uint_eq(sh_domain(cl).room, sh_domain(cl).wmark[2]);
+	ck_assert_uint_eq(d->reclaiming, 0);
+	ck_assert_uint_eq(d->dev.keep_spans, 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_wmark_low_hit), 2);
 }
 END_TEST
 
@@ -492,6 +531,7 @@ int main(void)
 	tcase_add_test(tc, test_truncation_lets_in);
 	tcase_add_test(tc, test_reclaimer);
 	tcase_add_test(tc, test_reclaimer_sleeps);
+	tcase_add_test(tc, test_reclaimer_is_turned_off);
 	tcase_add_test(tc, test_floor);
 	tcase_add_test(tc, test_above_the_floor);
 	tcase_add_test(tc, test_cache_outgrows_the_floor);
