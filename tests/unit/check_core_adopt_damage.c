@@ -3,8 +3,8 @@
  * check_core_adopt_damage.c - adoption of arenas with random damage
  *
  * Arenas between events, and inside one, are damaged at random: bits, bytes and
- * words, mostly in records that are in use.  Whatever the damage, the arena is
- * refused with a line that says why, or adopted with the walkers content; the
+ * words, mostly in records that are in use.  With any damage the arena is refused
+ * with a line that gives the reason, or adopted with the walkers content; the
  * core never crashes, fails an assertion or loops for ever.
  * budget: 15 s, full 120 s
  */

@@ -18,7 +18,7 @@
 #include "kvmm/ipc/mm/mm.h"
 
 #define SPEND_USERS	64
-#define SPEND_WAIT_NS	NSEC_PER_SEC	/* of one request; less than kvmm-proc waits for an answer */
+#define SPEND_WAIT_NS	NSEC_PER_SEC	/* of a request; kvmm-proc waits longer for an answer */
 
 /**
  * struct spend_user - the budget of a user
