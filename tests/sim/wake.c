@@ -53,6 +53,12 @@ void laws_no_forgotten_wait(struct sim *w)
 	/* The core looks for a span to empty only now and then. */
 	if (before[CORE_EV_migrate_begin] != after[CORE_EV_migrate_begin])
 		return;
+	/*
+	 * A tenant keeps an extent for its own waiter, or because it has it for a short
+	 * time.  Only the tick looks whether that time is over (revoke.c).
+	 */
+	if (before[CORE_EV_extent_revoke] != after[CORE_EV_extent_revoke])
+		return;
 	LAW(w, before[CORE_EV_admit] == after[CORE_EV_admit] &&
 	    before[CORE_EV_swap_restore] == after[CORE_EV_swap_restore],
 	    "law 6: %llu sequences waited though they could go on, %llu of them swapped",
