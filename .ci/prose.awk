@@ -49,7 +49,7 @@ function count(s,    n, i, part, w)
 	}
 }
 
-# The comments of a line of C; strings that look like comments are not looked for.
+# The comments of a line of C.  A `/*` in a string counts as a comment.
 function count_c(s,    end)
 {
 	while (s != "") {

@@ -129,8 +129,8 @@ static int check_device(struct opening *o)
 }
 
 /*
- * The kernel drops the lock of a daemon that just ended a moment later, with its
- * last reference to the ring.
+ * The kernel drops the lock of an ended daemon a little later, with its last
+ * reference to the ring.
  */
 static int take_lock(int fd)
 {

@@ -25,7 +25,7 @@
 #include "swapd/daemon.h"
 #include "swapd/shim.h"
 
-#define FAIR	4	/* one of as many transfers is a write, if one waits */
+#define FAIR	4	/* while a write waits, one transfer of so many is a write */
 #define LOOK	64	/* requests looked at for a neighbour */
 
 void pick_init(struct swapd *s)

@@ -358,7 +358,7 @@ static inline bool usdt_says(const struct usdt_want *w, const struct usdt_hit *h
 	return true;
 }
 
-/* Index of the next wanted hit of that name that did not come yet.  @all: any one. */
+/* Index of the next wanted hit of that name; @all: of any name. */
 static inline u32 usdt_next(const struct usdt_wants *wants, const bool *used,
 			    const char *name, const struct usdt_want **all)
 {

@@ -275,7 +275,7 @@ static inline bool swapd_carrier_read(const struct swapd_carrier *table, u64 id,
 }
 
 /**
- * swapd_carrier_share() - the part of its transfer's result that a request has
+ * swapd_carrier_share() - the part of a transfer's result that belongs to one request
  * @len: of the request
  * @res: result of the transfer, from the kernel
  *

@@ -15,8 +15,9 @@
  *
  * The kernel checks by owner and mode which files a user may open
  * (default_permissions); the daemon decides which files a user sees.  A text stays
- * in memory until its file is closed, so texts are bounded in all.  Users other
- * than the owner and root also have a bound each, and the second half is not theirs.
+ * in memory until its file is closed, so texts are bounded in all.  Each user
+ * but root and the owner has a smaller bound, and all of these users together may use
+ * half of the total.
  *
  * Context: PF_THREADS threads.
  */

@@ -17,7 +17,7 @@
  *				so a death of swapd finds it not issued
  *
  * A fault of a write never changes the host slot: kvmm may read it meanwhile.  So
- * the shim turns bits over on the disk, by a transfer in addition.  "late" keeps a
+ * the shim turns bits over on the disk, by an additional transfer.  "late" keeps a
  * copy of a written slot; when a newer write of the same place is over, the copy
  * lands on it.
  *

@@ -122,7 +122,7 @@ static void before_load(const volatile void *p)
 	}
 }
 
-/* Read before which loads C changes; the numbers rise. */
+/* Read the numbers of the loads before which C changes; they rise. */
 static void changes_read(struct fuzz *f)
 {
 	u32 load = 0, i;
