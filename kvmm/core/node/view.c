@@ -333,7 +333,6 @@ int core_get_extent(const struct core *c, u32 i, struct core_extent_view *v)
 	v->tenant = x->backed ? x->tenant : CORE_NONE;
 	v->domain = x->state == EXT_SPAN ? x->domain : CORE_NONE;
 	if (x->state == EXT_SPAN) {
-		KV_BUG_ON(c->spans[x->span].domain != x->domain || !x->backed);
 		v->span_blocks = c->spans[x->span].nr_blocks;
 		v->span_free = c->spans[x->span].nr_free;
 		v->span_open = c->spans[x->span].nr_open;
