@@ -12,7 +12,7 @@
 #include <kvmm/types.h>
 
 /* Log the rule that broke, and the place; end the process. */
-void kv_bug(const char *file, int line, const char *what) __noreturn;
+void kv_bug(const char *file, int line, const char *what) __noreturn __attribute__((cold));
 
 #define KV_BUG_ON(cond)							\
 do {									\

@@ -28,7 +28,6 @@ static inline u64 pool_online(const struct core *c)
 
 static inline struct kv_pool *core_pool(const struct core *c, u32 pool)
 {
-	KV_BUG_ON(pool >= CORE_NR_POOLS);
 	return &c->head->pools[pool];
 }
 
@@ -98,7 +97,6 @@ static inline struct kv_part *part_at(const struct core *c, u32 part)
 {
 	u32 nr = core_cfg(c)->max_domains;
 
-	KV_BUG_ON(part >= core_sizes(c)->nr_parts);
 	return part < nr ? &c->domains[part].dev : &c->parts[part - nr];
 }
 
@@ -222,7 +220,6 @@ static inline u32 domain_free(const struct kv_domain *d)
 /* Cached blocks whose eviction frees a block that can be allocated. */
 static inline u32 domain_cached(const struct kv_domain *d)
 {
-	KV_BUG_ON(d->dev.nr[BLK_CACHED] < d->dev.isolated_cached);
 	return d->dev.nr[BLK_CACHED] - d->dev.isolated_cached;
 }
 
@@ -277,14 +274,12 @@ static inline bool block_leaves(const struct core *c, u32 blk)
 
 static inline u32 domain_slack(const struct kv_domain *d)
 {
-	KV_BUG_ON(domain_free(d) < d->dev.reserved);
 	return domain_free(d) - d->dev.reserved;
 }
 
 /* Blocks in use that eviction cannot free, and reserved blocks. */
 static inline u32 domain_held(const struct kv_domain *d)
 {
-	KV_BUG_ON(domain_used(d) < d->dev.nr[BLK_CACHED]);
 	return domain_used(d) - d->dev.nr[BLK_CACHED] + d->dev.reserved;
 }
 
@@ -295,7 +290,6 @@ static inline u32 room_coming(const struct core *c, const struct kv_domain *d)
 	u32 leaving = d->dev.nr[BLK_LIMBO] > d->nr_filling ?
 		      d->dev.nr[BLK_LIMBO] - d->nr_filling : 0;
 
-	KV_BUG_ON(d->nr_revokes > d->dev.pending_spans);
 	return (u32)min(made + leaving, 0x7fffffffull);
 }
 

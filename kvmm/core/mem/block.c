@@ -130,7 +130,6 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 	p->nr[to]++;
 	if (from == BLK_CACHED) {
 		KV_BUG_ON(!sp->nr_cached);
-		KV_BUG_ON(isolated && !p->isolated_cached);
 		sp->nr_cached--;
 		p->isolated_cached -= isolated;
 	}
@@ -138,12 +137,10 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 		sp->nr_cached++;
 		p->isolated_cached += isolated;
 	}
-	KV_BUG_ON(from == BLK_OPEN && !sp->nr_open);
 	sp->nr_open -= from == BLK_OPEN;
 	sp->nr_open += to == BLK_OPEN;
 	if (from == BLK_FREE) {
 		KV_BUG_ON(!sp->nr_free);
-		KV_BUG_ON(isolated && !p->isolated_free);
 		sp->nr_free--;
 		/*
 		 * An isolated span allocates no block, but its device may be
@@ -160,7 +157,6 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 		sp->nr_free++;
 		p->isolated_free += isolated;
 	}
-	KV_BUG_ON(p->isolated_free > p->nr[BLK_FREE]);
 }
 
 /* The slot's next content is new.  The free list is doubly linked. */
@@ -172,8 +168,6 @@ static void slot_given_back(struct core *c, u32 blk)
 	b->prev = CORE_NONE;
 	if (b->next == CORE_NONE)
 		return;
-	KV_BUG_ON(c->blocks[b->next].state != BLK_FREE);
-	KV_BUG_ON(c->blocks[b->next].prev != CORE_NONE);
 	c->blocks[b->next].prev = blk;
 }
 
@@ -184,9 +178,7 @@ static void block_give_back(struct core *c, struct kv_span *sp, u32 blk,
 	struct kv_block *b = &c->blocks[blk];
 
 	KV_BUG_ON(block_refcount(b) || b->nr_src);
-	KV_BUG_ON(b->flags & (BLKF_MOVING | BLKF_TARGET));
 	/* nr_free counts the block already. */
-	KV_BUG_ON((sp->nr_free == 1) != (sp->free_head == CORE_NONE));
 	if (b->entry != CORE_NONE)
 		entry_forget_dev(c, blk);
 	b->flags = 0;
@@ -277,15 +269,11 @@ u32 block_take(struct core *c, u32 first, u32 state)
 	u32 blk = c->spans[first].free_head;
 	struct kv_block *b = &c->blocks[blk];
 
-	KV_BUG_ON(blk == CORE_NONE || b->entry != CORE_NONE);
 	/* slot_take() takes the blocks of lower pools. */
-	KV_BUG_ON(part_pool(c, b->domain));
 	KV_BUG_ON(b->state != BLK_FREE || block_refcount(b));
 	c->spans[first].free_head = b->next;
 	b->next = CORE_NONE;
 	block_set_state(c, blk, state);
-	KV_BUG_ON((c->spans[first].free_head == CORE_NONE) !=
-		  !c->spans[first].nr_free);
 	return blk;
 }
 
@@ -303,8 +291,6 @@ static inline void block_count_shared(struct core *c, const struct kv_block *b,
 
 	if (b->state != BLK_OPEN && before > 1 && b->nr_map > 1)
 		return;
-	KV_BUG_ON(before > 1 && !d->nr_shared);
-	KV_BUG_ON(b->state == BLK_OPEN && d->tails < as_shared(before));
 	d->nr_shared += (u32)(b->nr_map > 1) - (before > 1);
 	if (b->state == BLK_OPEN)
 		d->tails += as_shared(b->nr_map) - as_shared(before);

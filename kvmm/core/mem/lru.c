@@ -147,7 +147,6 @@ static void node_used_by(struct kv_node *n, u32 retain)
 
 static struct kv_lru_list *gen_list(struct kv_lru *l, u32 kind, u32 gen)
 {
-	KV_BUG_ON(kind >= LRU_NR_KINDS);
 	return &l->list[kind][gen % LRU_NR_GENS];
 }
 
@@ -199,7 +198,6 @@ static void lru_tick(struct core *c, struct kv_lru *l)
 {
 	u32 k;
 
-	KV_BUG_ON(!l->step);
 	l->clock += l->step;
 	while ((u32)(l->clock >> (UNIT_SHIFT + GEN_SHIFT)) - l->min_gen >=
 	       LRU_NR_GENS) {
@@ -270,10 +268,6 @@ void lru_del(struct core *c, u32 blk)
 	struct kv_node *n = &c->nodes[c->blocks[blk].node];
 	struct kv_lru_list *list = lru_list(c, blk);
 
-	KV_BUG_ON(!n->flags);
-	KV_BUG_ON((c->blocks[blk].prev == CORE_NONE) != (list->head == blk));
-	KV_BUG_ON((c->blocks[blk].next == CORE_NONE) != (list->tail == blk));
-	KV_BUG_ON(node_in_gen(n) && !l->nr[node_kind(n)]);
 	list_del_idx(c->blocks, list->head, list->tail, blk);
 	if (node_in_gen(n))
 		l->nr[node_kind(n)]--;
@@ -422,7 +416,6 @@ bool lru_enter(struct core *c, u32 node, u32 fresh, u32 retain)
 	const struct kv_told *was;
 	u32 nr;
 
-	KV_BUG_ON(n->ref & REF_ENTRY);
 	lru_tick(c, l);
 	n->interval = fresh_class(fresh);
 	n->retain = retain & 3;

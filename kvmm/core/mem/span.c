@@ -31,7 +31,6 @@ u64 span_class_scale(u32 nr_blocks)
 /* 0: no free block; then the fuller, the lower; last: all blocks are free. */
 u32 span_class(const struct core *c, const struct kv_span *sp)
 {
-	KV_BUG_ON(sp->nr_free > sp->nr_blocks);
 	if (sp->nr_free == sp->nr_blocks)
 		return SPAN_EMPTY;
 	if (!sp->nr_free)
@@ -45,8 +44,6 @@ static void span_list_add(struct core *c, u32 first)
 	struct kv_part *p = part_at(c, sp->domain);
 	u32 *head = &p->class[sp->class];
 
-	KV_BUG_ON(sp->class >= CORE_NR_CLASSES || !sp->nr_extents);
-	KV_BUG_ON(*head != CORE_NONE && c->spans[*head].prev != CORE_NONE);
 	p->nr_empty += sp->class == SPAN_EMPTY;
 	p->classes |= BIT(sp->class);
 	sp->prev = CORE_NONE;
@@ -61,9 +58,6 @@ static void span_list_del(struct core *c, u32 first)
 	struct kv_span *sp = &c->spans[first];
 	struct kv_part *p = part_at(c, sp->domain);
 
-	KV_BUG_ON(sp->class == SPAN_EMPTY && !p->nr_empty);
-	KV_BUG_ON((sp->prev == CORE_NONE) != (p->class[sp->class] == first));
-	KV_BUG_ON(sp->prev != CORE_NONE && c->spans[sp->prev].next != first);
 	p->nr_empty -= sp->class == SPAN_EMPTY;
 	if (sp->prev != CORE_NONE)
 		c->spans[sp->prev].next = sp->next;

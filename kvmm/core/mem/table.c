@@ -41,7 +41,6 @@ static void shadow_set(struct core *c, const struct kv_seq *s, u32 page,
 
 	if (!sh)
 		return;
-	KV_BUG_ON(slot >= KVMM_TABLE_ENTRIES);
 	WRITE_ONCE(sh->entry[slot], blk == CORE_NONE ? KVMM_NO_INDEX :
 		   block_entry(c, blk));
 }
@@ -188,7 +187,6 @@ kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx)
 {
 	const struct kv_tpage *t = tpage(c, s->client, page_of(c, s, idx));
 
-	KV_BUG_ON(idx - t->first >= KVMM_TABLE_ENTRIES);
 	return t->pte[idx - t->first];
 }
 
@@ -273,7 +271,6 @@ void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk)
 	u32 page = page_of(c, s, idx);
 	struct kv_tpage *t = tpage(c, s->client, page);
 
-	KV_BUG_ON(c->blocks[blk].domain != s->domain);
 	t->pte[idx - t->first] = pte_present(blk);
 	shadow_set(c, s, page, idx - t->first, blk);
 }

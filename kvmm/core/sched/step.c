@@ -43,7 +43,6 @@ static bool tail_should_leave(const struct core *c, const struct kv_seq *s,
 {
 	const struct kv_domain *d = seq_domain(c, s);
 
-	KV_BUG_ON(c->blocks[blk].domain != s->domain);
 	return span_is_isolated(&c->spans[block_span(c, blk)]) &&
 	       !s->nr_steps && !c->clients[s->client].nr_unacked &&
 	       domain_slack(d) > nr_new && (u64)domain_used(d) + d->dev.reserved +
@@ -62,8 +61,6 @@ static void grant_work_out(const struct core *c, const struct kv_seq *s,
 		  (!block_writable(c, table_get(c, s, g->first)) ||
 		   tail_should_leave(c, s, table_get(c, s, g->first),
 				     g->nr_new));
-	KV_BUG_ON((s->flags & SEQF_COPY) && !s->reserved);
-	KV_BUG_ON(g->first < s->trimmed);
 	g->pays_copy = g->copy && (s->flags & SEQF_COPY);
 	g->nr_promised = g->pays_copy +
 			 min(g->nr_new, s->reserved -
@@ -140,8 +137,6 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 	u32 need = g->nr_new + g->copy;
 	u32 nr = need - g->nr_promised;
 
-	KV_BUG_ON(g->nr_promised > need || g->nr_promised > s->reserved);
-	KV_BUG_ON(s->reserved > d->dev.reserved);
 	if (s->nr_blocks + g->nr_new > domain_capacity(c, d)) {
 		oom_note(c, s, need, CORE_OOM_failed, CORE_CAUSE_itself, NULL);
 		family_mark(c, s, CORE_CAUSE_itself, s);
@@ -197,11 +192,9 @@ static void grant_append(struct core *c, struct kv_seq *s)
 	u32 blk = block_alloc(c, s->domain, s->client);
 
 	KV_BUG_ON(blk == CORE_NONE);
-	KV_BUG_ON(c->blocks[blk].nr_map || c->blocks[blk].state != BLK_OPEN);
 	block_map(c, blk);
 	if (table_push(c, s, blk))
 		KV_BUG_ON(true);
-	KV_BUG_ON(table_get(c, s, s->nr_blocks - 1) != blk);
 	if (s->nr_blocks <= s->resv_blocks)
 		promise_use(c, s);
 }
@@ -261,7 +254,6 @@ static void grant_take(struct core *c, struct kv_seq *s,
 	res->table_lo = min(res->table_lo, s->dirty);
 	s->dirty = CORE_NONE;
 	s->cover = max(s->cover, e->end);
-	KV_BUG_ON(s->nr_blocks != tokens_to_blocks(seq_domain(c, s), s->cover));
 	s->again = 0;
 	s->refused = 0;
 	s->active = c->now;
@@ -289,8 +281,6 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 	if (!err) {
 		grant_take(c, s, a, &g, e, res);
 		core_crash(c, CORE_CRASH_grant);
-		KV_BUG_ON(s->nr_steps >= c->clients[client].nr_steps);
-		KV_BUG_ON(s->end[slot] || s->client != client);
 		s->nr_steps++;
 		s->last_step = step;
 		s->end[slot] = e->end;
@@ -480,7 +470,6 @@ static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
 		u32 blk = table_get(c, s, idx);
 
 		KV_BUG_ON(!block_writable(c, blk));
-		KV_BUG_ON(c->blocks[blk].nr_ids < off || idx < s->trimmed);
 		memcpy(block_ids(c, blk) + off, ids, 4 * take);
 		c->blocks[blk].nr_ids = (u8)(off + take);
 		s->valid_len += take;
@@ -488,7 +477,6 @@ static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
 		if (off + take == bt)
 			seal(c, s, idx);
 	}
-	KV_BUG_ON(s->valid_len > s->cover);
 	core_crash(c, CORE_CRASH_advance);
 }
 
@@ -522,8 +510,6 @@ static int end_entry(struct core *c, struct kv_seq *s,
 		return -EINVAL;
 	if (a->nr_ids && (a->valid_len > e->end || s->valid_len < e->start))
 		return -EINVAL;
-	KV_BUG_ON(e->seq != seq_index(c, s) || !s->nr_steps);
-	KV_BUG_ON(s->cover < e->end);
 	seq_advance(c, s, a->valid_len, ids);
 	return 0;
 }
@@ -544,13 +530,11 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
 	struct kv_seq *s = &c->seqs[e->seq];
 
 	KV_BUG_ON(!s->nr_steps || s->end[slot] != e->end);
-	KV_BUG_ON(s->state == KVMM_SEQ_CLOSED);
 	if (e->src != CORE_NONE)
 		block_src_put(c, e->src);
 	s->nr_steps--;
 	s->end[slot] = 0;
 	s->cover = seq_cover(s);
-	KV_BUG_ON(s->cover < s->valid_len);
 	seq_trim_to_cover(c, s);
 	seq_trim_settle(c, s, number);
 	psi_task(c, s);
@@ -559,7 +543,6 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
 	if (s->flags & SEQF_CLOSING) {
 		u32 kin = s->fam_next;
 
-		KV_BUG_ON(c->seqs[kin].fam_prev != seq_index(c, s));
 		seq_close_now(c, s);
 		s = &c->seqs[kin];
 	}
