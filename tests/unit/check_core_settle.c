@@ -149,6 +149,21 @@ START_TEST(test_restored_is_left_alone)
 }
 END_TEST
 
+/* A sequence that was paged out and came back: it is spared for a while. */
+static u64 spare_one(void)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+	u64 seq = resident(small, 1, 2000);
+
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = KVMM_ADV_PAGEOUT };
+	ck_assert_int_eq(sh_submit(small, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
+	do_copies();
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = KVMM_ADV_WILLNEED };
+	ck_assert_int_eq(sh_submit(small, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
+	do_copies();
+	return seq;
+}
+
 /*
  * The best victim came back a moment ago, so it is spared, and the older sequence
  * behind it with it.  When the client closes the spared one, the older one is
@@ -156,7 +171,6 @@ END_TEST
  */
 START_TEST(test_spared_victim_closes)
 {
-	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
 	u64 old, spared, seq;
 	u32 whole;
 
@@ -164,13 +178,7 @@ START_TEST(test_spared_victim_closes)
 	sh_start();
 	small = attach("small", 0, 32);
 	old = resident(small, 1, 1000);
-	spared = resident(small, 1, 2000);
-	*a = (struct kvmm_advise_arg){ .seq = spared, .advice = KVMM_ADV_PAGEOUT };
-	ck_assert_int_eq(sh_submit(small, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
-	do_copies();
-	*a = (struct kvmm_advise_arg){ .seq = spared, .advice = KVMM_ADV_WILLNEED };
-	ck_assert_int_eq(sh_submit(small, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
-	do_copies();
+	spared = spare_one();
 	ck_assert_uint_eq(sh_state(small, spared), KVMM_SEQ_READY);
 
 	whole = attach("whole", 4 * SH_EXTENT, 512);
@@ -182,6 +190,32 @@ START_TEST(test_spared_victim_closes)
 	ck_assert_int_eq(sh_close(small, spared), 0);
 	do_copies();
 	ck_assert_uint_eq(sh_count(CORE_EV_preempt_min), 1);
+}
+END_TEST
+
+/*
+ * A waiting sequence within memory.min holds the other domains of its tenant back.
+ * It does no longer when its domain has grown out of memory.min since it was tried.
+ */
+START_TEST(test_promise_ends_with_growth)
+{
+	struct kv_domain *d;
+	u32 whole;
+
+	sh_stop();
+	sh_start();
+	small = attach("small", 0, 32);
+	(void)resident(small, 1, 1000);
+	(void)spare_one();
+	whole = attach("whole", 4 * SH_EXTENT, 512);
+	(void)wants_large(whole);
+	d = &sh.core->domains[sh.cl[whole].info.domain];
+	ck_assert_uint_ne(d->stalled, 0);
+	ck_assert_uint_eq(d->promised, 1);
+	d->emin = 0;
+	nop(small);
+	ck_assert_uint_eq(d->promised, 0);
+	d->emin = 1;
 }
 END_TEST
 
@@ -229,6 +263,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_restored_is_left_alone);
 	tcase_add_test(tc, test_spared_victim_closes);
+	tcase_add_test(tc, test_promise_ends_with_growth);
 	tcase_add_test(tc, test_swapped_that_never_fits);
 	suite_add_tcase(s, tc);
 	return sh_run(s);

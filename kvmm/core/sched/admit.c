@@ -408,6 +408,9 @@ static void admit_round(struct core *c, bool goes_on)
 
 		if (!d->stalled || d->retry || !d->nr_waiting)
 			continue;
+		/* Its own sequences grew out of its memory.min since it was tried. */
+		d->promised &= limit_within_min(d, domain_held(d),
+						d->stalled + wmark_min(d));
 		/* Its own sequences grew to its limit: others cannot help. */
 		if (domain_limited(d, d->stalled))
 			domain_kick(d);
