@@ -255,7 +255,7 @@ void crash_event(struct sim *w, void (*event)(struct sim *w))
 
 /* ---- clients come back ---- */
 
-/* Compare the record of a sequence with what its client knows. */
+/* Compare the record of a sequence with the state that its client has. */
 static void seq_back(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		     bool salvaged)
 {

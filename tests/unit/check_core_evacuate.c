@@ -410,7 +410,7 @@ START_TEST(test_spans_beside_memory_that_is_free)
 }
 END_TEST
 
-/* What the owner needs for its running sequences stays free. */
+/* Blocks that the owner needs for its running sequences stay free. */
 START_TEST(test_room_that_the_owner_needs)
 {
 	u32 i;

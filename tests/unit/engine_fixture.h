@@ -4,7 +4,7 @@
  *
  * The daemon (engine_fake_kvmm.h) executes late, refuses and preempts at random
  * and checks the client's side of the ABI; the model (engine_fake_model.h)
- * makes logits from what it reads through the blocks.  Every sample must equal
+ * makes logits from the values that it reads through the blocks.  Every sample must equal
  * the result of fm_oracle() and the real sampler without any paging.
  */
 #ifndef ENGINE_FIXTURE_H
