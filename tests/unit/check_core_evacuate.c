@@ -242,7 +242,7 @@ START_TEST(test_cache_is_not_stuck)
 }
 END_TEST
 
-/* Stalled domains look again every eighth of starve_ns. */
+/* Stalled domains look again every eighth of starve_ns; promised ones at each tick. */
 START_TEST(test_stalled_domains_look_again)
 {
 	u64 next;
@@ -256,8 +256,12 @@ START_TEST(test_stalled_domains_look_again)
 	ck_assert_uint_eq(d_of('b')->retry, 0);
 	ck_assert_uint_eq(c->head->evac_look, next);
 	d_of('t')->retry = 0;
-	tick_at(next - 1);
+	tick_at(next - 2);
 	ck_assert_uint_eq(d_of('t')->retry, 0);
+	d_of('t')->promised = 1;
+	tick_at(next - 1);
+	ck_assert_uint_eq(d_of('t')->retry, 1);
+	d_of('t')->promised = d_of('t')->retry = 0;
 	tick_at(next);
 	ck_assert_uint_eq(d_of('t')->retry, 1);
 	d_of('t')->stalled = 0;

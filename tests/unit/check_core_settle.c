@@ -193,25 +193,73 @@ START_TEST(test_spared_victim_closes)
 }
 END_TEST
 
+/* The domain of a sequence within memory.min that waits for a spared victim. */
+static struct kv_domain *promised_domain(u32 *whole, u64 *old)
+{
+	struct kv_domain *d;
+
+	sh_stop();
+	sh_start();
+	small = attach("small", 0, 32);
+	*old = resident(small, 1, 1000);
+	(void)spare_one();
+	*whole = attach("whole", 4 * SH_EXTENT, 512);
+	(void)wants_large(*whole);
+	d = &sh.core->domains[sh.cl[*whole].info.domain];
+	ck_assert_uint_ne(d->stalled, 0);
+	ck_assert_uint_eq(d->promised, 1);
+	return d;
+}
+
+/* Only a tick ends the time for which a victim is spared: it has all domains tried. */
+START_TEST(test_spared_until_a_tick)
+{
+	u32 whole;
+	u64 old;
+	struct kv_domain *d = promised_domain(&whole, &old);
+
+	sh.now += 100 * sh.cfg.starve_ns;
+	d->retry = 1;
+	nop(whole);
+	ck_assert_uint_eq(d->retry, 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_preempt_min), 0);
+	sh.core->head->ticked = sh.now;
+	d->retry = 1;
+	nop(whole);
+	ck_assert_uint_ge(sh_count(CORE_EV_preempt_min), 1);
+}
+END_TEST
+
+/*
+ * A running sequence keeps a free block of its domain, which no longer counts as on
+ * its way to a promise.  So a fork has the promised sequence tried again, in which
+ * ->high_ask is written anew.
+ */
+START_TEST(test_fork_beside_a_promise)
+{
+	u32 whole;
+	u64 old;
+	struct kv_domain *d = promised_domain(&whole, &old);
+	u64 kid;
+
+	d->high_ask = 77;
+	nop(small);
+	ck_assert_uint_eq(d->high_ask, 77);
+	ck_assert_int_eq(sh_fork(small, old, 1, &kid), 0);
+	ck_assert_uint_lt(d->high_ask, 77);
+}
+END_TEST
+
 /*
  * A waiting sequence within memory.min holds the other domains of its tenant back.
  * It does no longer when its domain has grown out of memory.min since it was tried.
  */
 START_TEST(test_promise_ends_with_growth)
 {
-	struct kv_domain *d;
 	u32 whole;
+	u64 old;
+	struct kv_domain *d = promised_domain(&whole, &old);
 
-	sh_stop();
-	sh_start();
-	small = attach("small", 0, 32);
-	(void)resident(small, 1, 1000);
-	(void)spare_one();
-	whole = attach("whole", 4 * SH_EXTENT, 512);
-	(void)wants_large(whole);
-	d = &sh.core->domains[sh.cl[whole].info.domain];
-	ck_assert_uint_ne(d->stalled, 0);
-	ck_assert_uint_eq(d->promised, 1);
 	d->emin = 0;
 	nop(small);
 	ck_assert_uint_eq(d->promised, 0);
@@ -263,6 +311,8 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_restored_is_left_alone);
 	tcase_add_test(tc, test_spared_victim_closes);
+	tcase_add_test(tc, test_spared_until_a_tick);
+	tcase_add_test(tc, test_fork_beside_a_promise);
 	tcase_add_test(tc, test_promise_ends_with_growth);
 	tcase_add_test(tc, test_swapped_that_never_fits);
 	suite_add_tcase(s, tc);

@@ -131,6 +131,10 @@ START_TEST(test_residency_of_a_restored_sequence)
 	ck_assert(!past_residency(c, s, w));
 	c->now++;
 	ck_assert(past_residency(c, s, w));
+	c->head->ticked = c->now - 1;
+	ck_assert(!past_residency_ticked(c, s, w));
+	c->head->ticked++;
+	ck_assert(past_residency_ticked(c, s, w));
 	s->lost_len = s->valid_len - 1;
 	c->now = s->since + time;
 	ck_assert(past_residency(c, s, w));

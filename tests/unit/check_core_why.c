@@ -130,6 +130,24 @@ START_TEST(test_own_limits)
 }
 END_TEST
 
+/* Children need room for growth, which takes their domain to memory.high. */
+START_TEST(test_children_reach_high)
+{
+	u32 a = attach(1, "a", 0, 32), b = attach(1, "b", 0, 0);
+	u64 one, two, theirs, kids[4];
+
+	(void)resident(b, 44, 0, 20000);
+	one = resident(a, 12, 0, 0);
+	two = asked(a, 16, 0, 5000);
+	ck_waits(a, two, memory);
+	theirs = asked(b, 2, 0, 90000);
+	ck_waits(b, theirs, share);
+	ck_assert_int_eq(sh_fork(a, one, 4, kids), 0);
+	ck_waits(a, two, high);
+	ck_waits(b, theirs, nothing);
+}
+END_TEST
+
 /* A domain above its part steps back for another domain's first sequence. */
 START_TEST(test_share)
 {
@@ -394,6 +412,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_line);
 	tcase_add_test(tc, test_own_limits);
+	tcase_add_test(tc, test_children_reach_high);
 	tcase_add_test(tc, test_share);
 	tcase_add_test(tc, test_taken);
 	tcase_add_test(tc, test_taker_is_gone);

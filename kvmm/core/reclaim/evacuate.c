@@ -155,17 +155,18 @@ static bool evac_is_stuck(const struct core *c, const struct kv_evac *ev)
 
 /*
  * Waiting sequences are not told of everything that decides whether a span can
- * be emptied for them, so their domains look again now and then.
+ * be emptied for them, so their domains look again now and then.  A domain
+ * within its promise looks at each tick: victim_returns() depends on it.
  */
 static void waiters_look(struct core *c)
 {
+	bool all = c->now >= c->head->evac_look;
 	u32 i;
 
-	if (c->now < c->head->evac_look)
-		return;
-	c->head->evac_look = c->now + core_cfg(c)->starve_ns / 8;
+	if (all)
+		c->head->evac_look = c->now + core_cfg(c)->starve_ns / 8;
 	for_each_domain(c, i)
-		if (c->domains[i].stalled)
+		if (c->domains[i].stalled && (all || c->domains[i].promised))
 			domain_kick(&c->domains[i]);
 }
 

@@ -65,7 +65,6 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	struct run_look look, kept;
 	u32 back;
 
-	KV_BUG_ON(!d->used || d->nr_revokes > d->dev.pending_spans);
 	c->taker = dom;
 	if ((u64)domain_held(d) + spare + nr > d->dev.max_blocks) {
 		d->nr_max_events++;
@@ -167,7 +166,7 @@ static bool victim_returns(const struct core *c, const struct kv_seq *v,
 {
 	const struct kv_domain *d = seq_domain(c, v);
 
-	return (v->flags & SEQF_PREEMPTED) && !past_residency(c, v, want) &&
+	return (v->flags & SEQF_PREEMPTED) && !past_residency_ticked(c, v, want) &&
 	       (coming || domain_held(d) <= d->emin);
 }
 

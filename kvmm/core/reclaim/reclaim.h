@@ -45,6 +45,8 @@ void spares_reset(struct core *c);
 /* victim.c: the family that loses its memory for a sequence */
 bool past_residency(const struct core *c, const struct kv_seq *s,
 		    const struct kv_seq *w);
+bool past_residency_ticked(const struct core *c, const struct kv_seq *s,
+			   const struct kv_seq *w);
 bool victim_before(const struct kv_seq *a, const struct kv_seq *b);
 u32 family_size(const struct core *c, const struct kv_seq *s);
 u32 victim_blocks_marked(const struct core *c, const struct kv_domain *d);

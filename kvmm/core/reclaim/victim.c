@@ -112,8 +112,8 @@ bool victim_may_lose(const struct core *c, const struct kv_seq *s)
  * until it has more tokens than it lost: else two that take turns could compute the
  * same tokens for ever.
  */
-bool past_residency(const struct core *c, const struct kv_seq *s,
-		    const struct kv_seq *w)
+static bool past_residency_at(const struct core *c, const struct kv_seq *s,
+			      const struct kv_seq *w, u64 now)
 {
 	u64 time = core_cfg(c)->starve_ns;
 
@@ -121,11 +121,27 @@ bool past_residency(const struct core *c, const struct kv_seq *s,
 		return false;
 	/* Priorities count within a tenant only: any client may give any number. */
 	if (seq_domain(c, s)->tenant == seq_domain(c, w)->tenant &&
-	    s->priority > w->priority && c->now - s->active < time)
+	    s->priority > w->priority && now < s->active + time)
 		return false;
 	if ((s->flags & SEQF_PREEMPTED) && s->valid_len <= s->lost_len)
 		time *= RESTORE_PATIENCE;
-	return c->now - s->since >= time;
+	return now >= s->since + time;
+}
+
+bool past_residency(const struct core *c, const struct kv_seq *s,
+		    const struct kv_seq *w)
+{
+	return past_residency_at(c, s, w, c->now);
+}
+
+/*
+ * The same as of the last tick.  An admission asks this: its answer then changes
+ * only with an event or a tick, and both have the waiting sequence tried again.
+ */
+bool past_residency_ticked(const struct core *c, const struct kv_seq *s,
+			   const struct kv_seq *w)
+{
+	return past_residency_at(c, s, w, c->head->ticked);
 }
 
 /*

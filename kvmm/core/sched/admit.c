@@ -132,10 +132,16 @@ static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
 	}
 }
 
+/* Would @nr more blocks take the domain above memory.high while sequences run? */
+static bool high_exceeded(const struct kv_domain *d, u32 nr)
+{
+	return d->nr_running && (u64)domain_held(d) + nr > d->high_blocks;
+}
+
 /* Above memory.high no sequence is admitted while another one runs. */
 static bool high_waits(struct core *c, struct kv_domain *d, u32 nr)
 {
-	if (!d->nr_running || (u64)domain_held(d) + nr <= d->high_blocks)
+	if (!high_exceeded(d, nr))
 		return false;
 	d->nr_high_events++;
 	core_tell(c, limit, .domain = (u64)(d - c->domains), .mark = 1,
@@ -193,6 +199,7 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 	room = total - h.whole + h.low + min;
 	if (high_waits(c, d, room + h.cached))
 		return WAITS_HIGH;
+	d->high_ask = room + h.cached - min;
 	if (!promised && !commit_admits(c, s, h.whole + (h.part != 0),
 					h.cached + h.low)) {
 		why_note(c, CORE_WAIT_commit, CORE_NONE);
@@ -306,6 +313,7 @@ static enum verdict admit_next(struct core *c, u32 dom)
 
 	d->retry = 0;
 	d->stalled = 0;
+	d->high_ask = 0;
 	d->host_wanted = 0;
 	for (i = d->wait_head; i != CORE_NONE; i = next) {
 		struct kv_seq *s = turn_of(c, &c->seqs[i]);
@@ -411,8 +419,9 @@ static void admit_round(struct core *c, bool goes_on)
 		/* Its own sequences grew out of its memory.min since it was tried. */
 		d->promised &= limit_within_min(d, domain_held(d),
 						d->stalled + wmark_min(d));
-		/* Its own sequences grew to its limit: others cannot help. */
-		if (domain_limited(d, d->stalled))
+		/* Its own sequences grew to a limit: others cannot help. */
+		if (domain_limited(d, d->stalled) ||
+		    (d->high_ask && high_exceeded(d, d->high_ask + wmark_min(d))))
 			domain_kick(d);
 		else
 			admit_hold_back(c, i);

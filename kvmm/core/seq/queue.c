@@ -119,6 +119,8 @@ void run_add(struct core *c, struct kv_seq *s)
 	d->nr_running++;
 	d->growth += commit_growth(c, s);
 	seq_tally(c, s);
+	/* Free blocks for its growth are no longer on their way to a promise. */
+	core_kick_promised(c, s->domain);
 }
 
 void run_del(struct core *c, struct kv_seq *s)
