@@ -187,7 +187,7 @@ static void adopt(struct sim *w, bool inside)
 		struct sim_client *cl = &w->cl[i];
 
 		if (cl->state == SIM_ALIVE && cl->op == KVMM_OP_STEP_END &&
-		    cl->asking && !cl->away)
+		    cl->asking && !cl->away && step_is_oldest(cl, w->asked_step))
 			step_end_done(w, cl, w->asked);
 	}
 	tier_forget_all(w);

@@ -3,7 +3,8 @@
  * device.c - the device fails, while all work of a seed is under way
  *
  * Cut (one seed in 32): every copy in flight is answered with an error, unless it
- * is over.  Such a copy goes on writing its target as long as the daemon lives.
+ * is over.  Such a copy goes on writing its target as long as the daemon lives.  A
+ * copy that begins after the failure is refused before it touches any memory.
  * Memory that was being made does not come.  Time goes on, then the daemon ends
  * and the next one adopts.  The seed is drained after that as any other.
  *
@@ -68,12 +69,14 @@ static void bury_failed(struct sim *w)
 void device_cut(struct sim *w)
 {
 	w->cut = true;
+	w->cut_off = true;
 	fails(w, CORE_DEVICE_CUT);
 	no_more_memory(w);
 	tier_cut(w);
 	some_ticks(w);
 	tier_cut_writes(w);
 	cover_note("devices that were cut");
+	w->cut_off = false;
 	crash_between(w);
 	world_event_done(w);
 	bury_failed(w);

@@ -16,9 +16,9 @@
 /* Changes of state from one look to the next, at most one event later. */
 static const u32 may_become[KVMM_NR_SEQ_STATES] = {
 	/* A child, or admitted, and preempted in the same event for a promise. */
-	[KVMM_SEQ_CLOSED]	= S(WAITING) | S(READY) | S(RECOMPUTE) |
-				  S(SWAPPED),
-	/* MARKED if another sequence of the family is in a step. */
+	[KVMM_SEQ_CLOSED]	= S(WAITING) | S(READY) | S(MARKED) |
+				  S(RECOMPUTE) | S(SWAPPED),
+	/* MARKED, here too, if another sequence of the family is in a step. */
 	[KVMM_SEQ_WAITING]	= S(READY) | S(RESTORING) | S(FAILED) |
 				  S(MARKED) | S(RECOMPUTE) | S(SWAPPED) |
 				  S(CLOSED),

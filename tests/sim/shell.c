@@ -289,6 +289,7 @@ int shell_send(struct sim *w, struct sim_client *cl, struct kvmm_sqe *sqe,
 	cl->op = sqe->op;
 	cl->asking = true;
 	w->asked = sqe->nr;
+	w->asked_step = sqe->step;
 	w->actor_tenant = w->dom[cl->dom].tenant;
 	w->actor_domain = cl->info.domain;
 	core_commit_begin(w->core);

@@ -282,6 +282,7 @@ struct sim_file {
  * @read:    the source was read, into the stage
  * @written: the target was written
  * @doomed:  it is going to fail
+ * @barred:  begun on a device that had failed: it touches no memory
  * @file:    of the area
  * @within:  inside the device, to @dev_to, copies only
  * @dev_off: bytes, copies only
@@ -299,6 +300,7 @@ struct sim_move {
 	bool	read;
 	bool	written;
 	bool	doomed;
+	bool	barred;
 	u32	file;
 	u64	dev_off;
 	u64	dev_to;
@@ -383,9 +385,11 @@ struct sim {
 	u32	crash_point;
 	u32	crash_until;	/* and not after that event */
 	u32	asked;		/* entries of the request under way */
+	u64	asked_step;	/* the step that it names */
 	u32	crash_more;	/* permille, for all seeds */
 	jmp_buf	crashed;
 	bool	cut;		/* the device failed, before an adoption */
+	bool	cut_off;	/* it has failed, and the next daemon did not start yet */
 	bool	lost;		/* the device is lost, and all clients know */
 	u32	nr_loose;	/* copies cut off, at the end of ->moves: see tier.c */
 	bool	adopting;	/* the core repeats its orders */
@@ -601,6 +605,7 @@ bool step_act_begin(struct sim *w, struct sim_client *cl, bool all);
 bool step_act_run(struct sim *w, struct sim_client *cl);
 bool step_act_end(struct sim *w, struct sim_client *cl);
 void step_dead_writes(struct sim *w, struct sim_client *cl);
+bool step_is_oldest(struct sim_client *cl, u64 number);
 void step_end_done(struct sim *w, struct sim_client *cl, u32 nr);
 void step_all_void(struct sim_client *cl);
 

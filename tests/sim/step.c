@@ -407,6 +407,12 @@ void step_dead_writes(struct sim *w, struct sim_client *cl)
 	}
 }
 
+/* Is step @number the oldest open one?  The core refuses the END of any other. */
+bool step_is_oldest(struct sim_client *cl, u64 number)
+{
+	return cl->nr_steps && step_nth(cl, 0)->number == number;
+}
+
 /*
  * The daemon ended at an END of @nr entries.  The device had finished the step
  * before, and does not go back behind the declared lengths.

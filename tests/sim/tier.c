@@ -161,6 +161,8 @@ static void move_write(struct sim *w, struct sim_move *m)
 /* No block owns the target until the answer: it may hold anything. */
 static void move_scribble(struct sim *w, struct sim_move *m)
 {
+	if (m->barred)
+		return;
 	fill_garbage(move_target(w, m), cells(w, m->bytes),
 		     rng_next(&w->rng));
 	if (!m->copy && m->down)
@@ -170,6 +172,8 @@ static void move_scribble(struct sim *w, struct sim_move *m)
 
 static void move_on(struct sim *w, struct sim_move *m)
 {
+	if (m->barred)
+		return;
 	if (!m->read)
 		move_read(w, m);
 	else if (!m->written)
@@ -289,6 +293,8 @@ static void move_start(struct sim *w, const struct sim_move *from)
 		m->until += rng_below(&w->rng, 1000) * (w->plan.stall_ns / 1000);
 	m->doomed = rng_chance(&w->rng, m->copy ? w->plan.copy_fail :
 						  w->plan.io_fail);
+	m->barred = m->copy && w->cut_off;
+	m->doomed |= m->barred;
 	sim_trace(w, mix2(m->id, m->slot));
 	if (rng_chance(&w->rng, w->plan.early))
 		move_on(w, m);
@@ -420,7 +426,7 @@ void tier_forget_all(struct sim *w)
  * tier_cut() - the device has failed, and the copies with it
  *
  * A copy that is over may have succeeded.  The others are kept at the end of the
- * array, because they still write.
+ * array, because they still write; but not those begun after the failure.
  */
 void tier_cut(struct sim *w)
 {
@@ -434,7 +440,8 @@ void tier_cut(struct sim *w)
 		}
 		if (!w->moves[i].written || rng_chance(&w->rng, 500)) {
 			w->moves[i].doomed = true;
-			loose[n++] = w->moves[i];
+			if (!w->moves[i].barred)
+				loose[n++] = w->moves[i];
 		}
 		move_answer(w, i);
 		world_event_done(w);
