@@ -81,10 +81,9 @@ u32 *block_ids(const struct core *c, u32 blk)
  * another span that covered reservations, or if the domain's cache is above its
  * floor.
  */
-static void block_room_appeared(struct core *c, const struct kv_span *sp)
+static void block_room_appeared(struct core *c, struct kv_domain *d,
+				const struct kv_span *sp)
 {
-	struct kv_domain *d = &c->domains[part_domain(c, sp->domain)];
-
 	domain_kick(d);
 	if (sp->nr_free + sp->nr_cached == sp->nr_blocks || d->dev.reserved ||
 	    (d->floor && d->dev.nr[BLK_CACHED] > d->floor) ||
@@ -118,10 +117,10 @@ static void block_outgrew_min(struct core *c, const struct kv_domain *d)
 	c->none_stalled = none;
 }
 
-static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
+/* @p: the part of the span @sp; @d: its domain, NULL if it is on a lower tier */
+static void block_count(struct core *c, struct kv_span *sp, struct kv_part *p,
+			const struct kv_domain *d, u32 from, u32 to)
 {
-	struct kv_part *p = part_at(c, sp->domain);
-	const struct kv_domain *d = part_dev_domain(c, sp->domain);
 	bool isolated = span_is_isolated(sp);
 	u32 used;
 
@@ -129,7 +128,6 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 	p->nr[from]--;
 	p->nr[to]++;
 	if (from == BLK_CACHED) {
-		KV_BUG_ON(!sp->nr_cached);
 		sp->nr_cached--;
 		p->isolated_cached -= isolated;
 	}
@@ -140,7 +138,6 @@ static void block_count(struct core *c, struct kv_span *sp, u32 from, u32 to)
 	sp->nr_open -= from == BLK_OPEN;
 	sp->nr_open += to == BLK_OPEN;
 	if (from == BLK_FREE) {
-		KV_BUG_ON(!sp->nr_free);
 		sp->nr_free--;
 		/*
 		 * An isolated span allocates no block, but its device may be
@@ -177,7 +174,6 @@ static void block_give_back(struct core *c, struct kv_span *sp, u32 blk,
 {
 	struct kv_block *b = &c->blocks[blk];
 
-	KV_BUG_ON(block_refcount(b) || b->nr_src);
 	/* nr_free counts the block already. */
 	if (b->entry != CORE_NONE)
 		entry_forget_dev(c, blk);
@@ -218,12 +214,14 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 	struct kv_block *b = &c->blocks[blk];
 	u32 from = b->state, span = block_span(c, blk);
 	struct kv_span *sp = &c->spans[span];
+	struct kv_domain *d = part_dev_domain(c, sp->domain);
+	struct kv_part *p = d ? &d->dev : part_at(c, sp->domain);
 
 	if (state == BLK_FREE && from != BLK_POISON && device_is_bad(c, blk))
 		state = BLK_POISON;
 	KV_BUG_ON(sp->domain != b->domain);
 	KV_BUG_ON(!(block_may_become[from] & BIT(state)));
-	block_count(c, sp, from, state);
+	block_count(c, sp, p, d, from, state);
 	if (life_is_sampled(c, blk))
 		life_block(c, blk, from, state);
 	core_order();		/* the facts that the state stands for are stored */
@@ -237,10 +235,11 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 	else if (state == BLK_POISON && device_is_bad(c, blk))
 		block_condemn(c, blk, from);
 	if (state == BLK_FREE || from == BLK_FREE)
-		span_reclass(c, span);
+		span_reclass(c, p, span);
 	if (state == BLK_FREE || state == BLK_CACHED)
-		block_room_appeared(c, sp);
-	if (state == BLK_FREE)
+		block_room_appeared(c, d ?: &c->domains[part_domain(c, sp->domain)], sp);
+	if (state == BLK_FREE &&
+	    (sp->class == CORE_CLASS_EMPTY || span_is_isolated(sp)))
 		span_settle(c, span);
 }
 

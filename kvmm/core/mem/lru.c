@@ -222,17 +222,21 @@ static bool node_in_gen(const struct kv_node *n)
 	return (n->flags & NODEF_LEAF) && !node_lease(n);
 }
 
-/* The list that a cached block is on, or is to be put on. */
-struct kv_lru_list *lru_list(const struct core *c, u32 blk)
+static inline struct kv_lru_list *list_of(struct kv_lru *l,
+					  const struct kv_node *n)
 {
-	struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
-	const struct kv_node *n = &c->nodes[c->blocks[blk].node];
-
 	if (n->flags & NODEF_INNER)
 		return &l->inner;
 	if (node_lease(n))
 		return &l->lease[n->lease - 1].list;
 	return gen_list(l, node_kind(n), node_gen(l, n));
+}
+
+/* The list that a cached block is on, or is to be put on. */
+struct kv_lru_list *lru_list(const struct core *c, u32 blk)
+{
+	return list_of(&c->lrus[c->blocks[blk].domain],
+		       &c->nodes[c->blocks[blk].node]);
 }
 
 /*
@@ -243,11 +247,13 @@ static void list_put(struct core *c, u32 blk, bool first)
 	struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
 	struct kv_node *n = &c->nodes[c->blocks[blk].node];
 	struct kv_lru_list *list;
+	bool empty;
 
 	n->flags = index_kid_on_device(c, c->blocks[blk].node) ? NODEF_INNER :
 								 NODEF_LEAF;
-	list = lru_list(c, blk);
-	if (!first || list->head == CORE_NONE) {
+	list = list_of(l, n);
+	empty = list->head == CORE_NONE;
+	if (!first || empty) {
 		list_add_tail_idx(c->blocks, list->head, list->tail, blk);
 	} else {
 		c->blocks[blk].prev = CORE_NONE;
@@ -257,7 +263,8 @@ static void list_put(struct core *c, u32 blk, bool first)
 	}
 	if (!node_in_gen(n))
 		return;
-	gen_is_used(l, node_kind(n), node_gen(l, n));
+	if (empty)
+		gen_is_used(l, node_kind(n), node_gen(l, n));
 	l->nr[node_kind(n)]++;
 }
 
@@ -266,7 +273,7 @@ void lru_del(struct core *c, u32 blk)
 {
 	struct kv_lru *l = &c->lrus[c->blocks[blk].domain];
 	struct kv_node *n = &c->nodes[c->blocks[blk].node];
-	struct kv_lru_list *list = lru_list(c, blk);
+	struct kv_lru_list *list = list_of(l, n);
 
 	list_del_idx(c->blocks, list->head, list->tail, blk);
 	if (node_in_gen(n))
@@ -282,7 +289,6 @@ void lru_add(struct core *c, u32 blk)
 	struct kv_node *n = &c->nodes[c->blocks[blk].node];
 
 	KV_BUG_ON(n->flags || n->ref != blk);
-	KV_BUG_ON(c->blocks[blk].state != BLK_CACHED);
 	n->stamp = lru_units(&c->lrus[c->blocks[blk].domain]);
 	if (n->lease == LEASE_COLD)
 		n->stamp -= min(n->stamp, COLD_AGE);

@@ -59,7 +59,7 @@ void span_cut(struct core *c, u32 dom, u32 first);
 void span_release(struct core *c, u32 first);
 u64 span_class_scale(u32 nr_blocks);
 void span_recut(struct core *c, u32 first);
-void span_reclass(struct core *c, u32 first);
+void span_reclass(struct core *c, struct kv_part *p, u32 first);
 void span_settle(struct core *c, u32 first);
 u32 span_pick(const struct core *c, const struct kv_domain *d, u32 client);
 u32 span_pick_dense(const struct core *c, const struct kv_domain *d, bool any);

@@ -29,19 +29,23 @@ u64 span_class_scale(u32 nr_blocks)
 }
 
 /* 0: no free block; then the fuller, the lower; last: all blocks are free. */
-u32 span_class(const struct core *c, const struct kv_span *sp)
+static u32 span_class_in(const struct kv_part *p, const struct kv_span *sp)
 {
 	if (sp->nr_free == sp->nr_blocks)
 		return SPAN_EMPTY;
 	if (!sp->nr_free)
 		return SPAN_FULL;
-	return 1 + (u32)(sp->nr_free * part_at(c, sp->domain)->class_scale >> 32);
+	return 1 + (u32)(sp->nr_free * p->class_scale >> 32);
 }
 
-static void span_list_add(struct core *c, u32 first)
+u32 span_class(const struct core *c, const struct kv_span *sp)
+{
+	return span_class_in(part_at(c, sp->domain), sp);
+}
+
+static void span_list_add(struct core *c, struct kv_part *p, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
-	struct kv_part *p = part_at(c, sp->domain);
 	u32 *head = &p->class[sp->class];
 
 	p->nr_empty += sp->class == SPAN_EMPTY;
@@ -53,10 +57,9 @@ static void span_list_add(struct core *c, u32 first)
 	*head = first;
 }
 
-static void span_list_del(struct core *c, u32 first)
+static void span_list_del(struct core *c, struct kv_part *p, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
-	struct kv_part *p = part_at(c, sp->domain);
 
 	p->nr_empty -= sp->class == SPAN_EMPTY;
 	if (sp->prev != CORE_NONE)
@@ -69,24 +72,29 @@ static void span_list_del(struct core *c, u32 first)
 		c->spans[sp->next].prev = sp->prev;
 }
 
-void span_set_class(struct core *c, u32 first, u32 class)
+static void span_move(struct core *c, struct kv_part *p, u32 first, u32 class)
 {
 	struct kv_span *sp = &c->spans[first];
 
 	if (class == sp->class)
 		return;
-	span_list_del(c, first);
+	span_list_del(c, p, first);
 	sp->class = class;
-	span_list_add(c, first);
+	span_list_add(c, p, first);
 }
 
-/* nr_free changed: move the span to the right list. */
-void span_reclass(struct core *c, u32 first)
+void span_set_class(struct core *c, u32 first, u32 class)
+{
+	span_move(c, part_at(c, c->spans[first].domain), first, class);
+}
+
+/* nr_free changed: move the span to the right list of its part @p. */
+void span_reclass(struct core *c, struct kv_part *p, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
 
 	if (!span_is_isolated(sp))
-		span_set_class(c, first, span_class(c, sp));
+		span_move(c, p, first, span_class_in(p, sp));
 }
 
 /* Can the part lose @nr free blocks and still cover its reservations? */
@@ -181,7 +189,7 @@ void span_cut(struct core *c, u32 dom, u32 first)
 	span_link_blocks(c, dom, first);
 	core_order();
 	sp->nr_extents = p->span_extents;
-	span_list_add(c, first);
+	span_list_add(c, p, first);
 
 	p->class_scale = span_class_scale(sp->nr_blocks);
 	p->nr_spans++;
@@ -224,7 +232,7 @@ void span_recut(struct core *c, u32 first)
 	p->nr_spans++;
 	p->peak = max(p->peak, part_used(p));
 	sp->class = span_class(c, sp);
-	span_list_add(c, first);
+	span_list_add(c, p, first);
 }
 
 /**
@@ -252,7 +260,7 @@ void span_release(struct core *c, u32 first)
 		KV_BUG_ON(!span_can_spare(p, sp->nr_blocks));
 	if (span_is_isolated(sp))
 		evacuate_forget(c, first);
-	span_list_del(c, first);
+	span_list_del(c, p, first);
 	for_each_extent(e, first, sp->nr_extents) {
 		extent_set_state(c, e, EXT_BACKED);
 		c->extents[e].domain = CORE_NONE;

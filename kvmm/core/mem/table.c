@@ -21,7 +21,6 @@
 
 static struct kv_tpage *tpage(const struct core *c, u32 client, u32 page)
 {
-	KV_BUG_ON(page >= core_cfg(c)->nr_tables);
 	return &c->tpages[(u64)client * core_cfg(c)->nr_tables + page];
 }
 

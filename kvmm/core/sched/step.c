@@ -204,7 +204,6 @@ static void grant_reuse_tail(struct core *c, const struct kv_seq *s, u32 idx)
 {
 	struct kv_block *b = &c->blocks[table_get(c, s, idx)];
 
-	KV_BUG_ON(b->state != BLK_OPEN || b->nr_map != 1);
 	if (!(b->flags & BLKF_SHARED))
 		return;
 	b->flags &= (u8)~BLKF_SHARED;
@@ -250,7 +249,6 @@ static void grant_take(struct core *c, struct kv_seq *s,
 		res->table_lo = g->first;
 	else if (g->nr_new)
 		res->table_lo = had;
-	KV_BUG_ON(s->nr_blocks != had + g->nr_new);
 	res->table_lo = min(res->table_lo, s->dirty);
 	s->dirty = CORE_NONE;
 	s->cover = max(s->cover, e->end);
