@@ -179,15 +179,29 @@ static void stuck(struct sim *w)
 	sim_fail(w, "law 6: a client does not come to its end");
 }
 
+/*
+ * Rounds in which no sequence has to finish.  A sequence of a client that hangs
+ * may have memory for eight times starve_ns before the next one gets it.
+ */
+static u32 patience_of(const struct sim *w)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < SIM_CLIENTS; i++)
+		if (w->cl[i].state == SIM_ALIVE && w->cl[i].hung)
+			nr += w->cl[i].nr_seqs;
+	return PATIENCE + (u32)(nr * 8 * w->cfg.starve_ns / ROUND_NS);
+}
+
 static void drain_until(struct sim *w, bool all)
 {
-	u32 finished = w->nr_finished, patience = PATIENCE;
+	u32 finished = w->nr_finished, patience = patience_of(w);
 
 	while (busy(w, all)) {
 		drain_round(w);
 		if (w->nr_finished != finished) {
 			finished = w->nr_finished;
-			patience = PATIENCE;
+			patience = patience_of(w);
 		}
 		if (!patience--)
 			stuck(w);
