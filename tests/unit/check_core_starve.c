@@ -196,6 +196,39 @@ START_TEST(test_victim_of_the_longest_waiter)
 }
 END_TEST
 
+/*
+ * A swapped sequence is first in line, but leaves its turn to one that waits longer:
+ * the memory of its tenant, or of another one, is taken for that one.
+ */
+START_TEST(test_victim_for_the_turn)
+{
+	char letter = _i ? 'x' : 'b';
+	struct kv_seq *longer, *swapped;
+
+	scene(_i ? "TTTTTTTX" : "AABBTTXX");
+	if (_i)
+		stays(7);
+	longer = waiter(letter, 4);
+	swapped = waiter(letter, 1);
+	seq_set_priority(c, swapped, 1);
+	ck_assert_ptr_eq(first_waiter(c, d_of(letter)), swapped);
+	swapped->flags |= SEQF_SWAPPED;
+	waits_since(longer, STARVE);
+	waits_since(swapped, STARVE - 1);
+	c->head->ticked = sh.now;
+	swapped->active = swapped->since;
+	ck_assert_ptr_eq(next_waiter(c, d_of(letter)), swapped);
+	check_at(sh.now);
+	ck_assert_uint_eq(marked(), 0);
+	/* It was idle when it was swapped out. */
+	swapped->active -= STARVE;
+	ck_assert_ptr_eq(next_waiter(c, d_of(letter)), longer);
+	check_at(sh.now);
+	ck_assert_uint_ge(marked(), 1);
+	swapped->flags &= ~SEQF_SWAPPED;
+}
+END_TEST
+
 START_TEST(test_no_victim_before_its_time)
 {
 	struct kv_seq *s;
@@ -436,6 +469,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_wait_that_is_unusual, 0, 4);
 	tcase_add_test(tc, test_waiter_beyond_reach);
 	tcase_add_loop_test(tc, test_victim_of_the_longest_waiter, 0, 2);
+	tcase_add_loop_test(tc, test_victim_for_the_turn, 0, 2);
 	tcase_add_test(tc, test_no_victim_before_its_time);
 	tcase_add_test(tc, test_one_victim_at_a_time);
 	tcase_add_loop_test(tc, test_victim_at_memory_max, 0, 2);

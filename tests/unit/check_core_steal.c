@@ -339,9 +339,8 @@ START_TEST(test_memory_of_a_dead_tenant)
 {
 	dead_tenant();
 	expect_possible('t', 2, 0);
-	c->head->create_after = sh.now;
 	expect_possible('t', 2, 0);
-	c->head->create_after = sh.now + 1;
+	c->head->create_after = sh.now;
 	expect_possible('t', 0, 0);
 	c->head->create_after = 0;
 	expect_steal('t', ".xTTTTTT");

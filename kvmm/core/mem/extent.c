@@ -201,10 +201,10 @@ bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move)
 	if (x->want || device_is_lost(c))
 		return false;
 	if (x->state == EXT_ABSENT)
-		return c->now >= c->head->create_after;
+		return extents_can_be_made(c);
 	if (x->state == EXT_BACKED && x->tenant == tenant)
 		return true;
-	return move && c->now >= c->head->create_after &&
+	return move && extents_can_be_made(c) &&
 	       extent_can_move(c, e, tenant);
 }
 

@@ -13,6 +13,12 @@ static inline bool device_is_lost(const struct core *c)
 	return c->head->device == CORE_DEVICE_LOST;
 }
 
+/* Not for a while after a failure.  Only a tick ends it, and tries all waiting sequences. */
+static inline bool extents_can_be_made(const struct core *c)
+{
+	return !c->head->create_after;
+}
+
 /* Must the block, when it is freed, never be allocated again? */
 static inline bool device_is_bad(const struct core *c, u32 blk)
 {

@@ -324,7 +324,7 @@ static void revoke_step(struct core *c, struct kv_revoke *rv)
 	KV_BUG_ON(rv->first + rv->nr > core_sizes(c)->nr_extents);
 	for (e = rv->first; e < rv->first + rv->nr; e++)
 		all &= extent_advance(c, rv, e);
-	if (all && c->now >= c->head->create_after)
+	if (all && extents_can_be_made(c))
 		revoke_finish(c, rv);
 }
 

@@ -150,7 +150,7 @@ static void starve_tenant(struct core *c, u32 tenant)
 	for_each_domain(c, i) {
 		if (c->domains[i].tenant != tenant)
 			continue;
-		w = first_waiter(c, &c->domains[i]);
+		w = next_waiter(c, &c->domains[i]);
 		if (!w || c->now - w->since < core_cfg(c)->starve_ns ||
 		    (longest && w->since >= longest->since))
 			continue;
@@ -191,7 +191,7 @@ static void starve_others(struct core *c)
 	u32 i, lacks;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		w = c->domains[i].used ? first_waiter(c, &c->domains[i]) : NULL;
+		w = c->domains[i].used ? next_waiter(c, &c->domains[i]) : NULL;
 		if (w && (!longest || w->since < longest->since) &&
 		    starves_for_others(c, w))
 			longest = w;

@@ -76,7 +76,7 @@ static u32 extent_cost(const struct core *c, u32 e, u32 dom)
 	if (x->tenant == c->domains[dom].tenant)
 		return RUN_FREE;
 	/* Its memory has to be made anew, which failed a short while ago. */
-	if (c->now < c->head->create_after)
+	if (!extents_can_be_made(c))
 		return RUN_NONE;
 	if (!revoke_needed(c, e))
 		return RUN_FREE;
@@ -305,7 +305,7 @@ static bool nobody_is_protected(const struct core *c, u32 dom)
 {
 	u32 i;
 
-	if (c->now < c->head->create_after)
+	if (!extents_can_be_made(c))
 		return false;
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
 		if (i != dom && c->domains[i].used && c->domains[i].emin)

@@ -18,6 +18,62 @@ struct kv_seq *first_waiter(const struct core *c,
 	return NULL;
 }
 
+/* Had @w waited for starve_ns at the last tick, and can it be admitted? */
+static bool turn_is_due(const struct core *c, const struct kv_seq *w)
+{
+	if (c->head->ticked < w->since + core_cfg(c)->starve_ns ||
+	    c->clients[w->client].nr_unacked)
+		return false;
+	/* The swapped sequence may hold the client's pages. */
+	return (w->flags & SEQF_SWAPPED) ||
+	       table_has_room(c, w, tokens_to_blocks(seq_domain(c, w),
+						     w->nr_ids));
+}
+
+/**
+ * waiter_turn() - the sequence to admit when @s is next on its domain's wait list
+ *
+ * A swapped sequence waits without its client, and its arrival puts it first.
+ * If its memory was taken for the longest-waiting sequence of its own domain, it
+ * would take it back at once.  So a sequence that has waited longer than @s, and
+ * for starve_ns, goes first.  A sequence of lower priority goes first only if @s
+ * was idle when it was swapped out, since it has no chance to be idle now.
+ *
+ * Return: @s, or the sequence that goes first.
+ */
+struct kv_seq *waiter_turn(struct core *c, struct kv_seq *s)
+{
+	bool idle = s->since >= s->active + core_cfg(c)->starve_ns;
+	struct kv_seq *w;
+	u32 i;
+
+	if (!(s->flags & SEQF_SWAPPED))
+		return s;
+	/*
+	 * The longest-waiting first; the others after it have waited for less
+	 * time.
+	 */
+	for (i = seq_domain(c, s)->age_head; i != CORE_NONE; i = w->age_next) {
+		w = &c->seqs[i];
+		KV_BUG_ON(!(w->flags & SEQF_QUEUED) || w->domain != s->domain);
+		if (w->since >= s->since ||
+		    c->head->ticked < w->since + core_cfg(c)->starve_ns)
+			break;
+		core_work(c, 2);
+		if (turn_is_due(c, w) && (w->priority >= s->priority || idle))
+			return w;
+	}
+	return s;
+}
+
+/* The sequence that the domain would admit next, if its client has mapped all extents. */
+struct kv_seq *next_waiter(struct core *c, const struct kv_domain *d)
+{
+	struct kv_seq *w = first_waiter(c, d);
+
+	return w ? waiter_turn(c, w) : NULL;
+}
+
 /* Blocks of a waiting sequence, once it is resident. */
 u32 waiter_blocks(const struct core *c, const struct kv_seq *w)
 {
