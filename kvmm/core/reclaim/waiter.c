@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * waiter.c - memory that waiting sequences need, and whether they can have it
+ * waiter.c - the waiting sequence that is next, the memory it needs, and whether it can have it
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
