@@ -130,8 +130,15 @@ void device_lost(struct sim *w)
 		}
 	}
 	some_ticks(w);
-	/* A block that a read fills is in limbo until the read is answered. */
-	tier_answer_all(w);
+	/*
+	 * A block that a read fills is in limbo until the read is answered.  It may be
+	 * tried again, and a slow disk answers later.
+	 */
+	for (i = 0; w->nr_moves && i < 1000; i++) {
+		tier_answer_all(w);
+		shell_tick(w, 10 * SIM_MS);
+		world_event_done(w);
+	}
 	core_get_pool(w->core, &p);
 	LAW(w, p.free + p.open + p.sealed + p.cached + p.quiescing +
 	    p.quarantine + p.limbo + p.committed == 0,

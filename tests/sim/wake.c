@@ -34,6 +34,7 @@ void laws_no_forgotten_wait(struct sim *w)
 {
 	u64 before[NR_CORE_EVENTS], after[NR_CORE_EVENTS];
 	struct core_pool_view pool;
+	bool changed = true;
 	u32 i;
 
 	core_get_pool(w->core, &pool);
@@ -44,9 +45,13 @@ void laws_no_forgotten_wait(struct sim *w)
 	 * evicts blocks it needs tries again, a block each time.
 	 */
 	w->core->now = w->now;
-	for (i = 0; i < 64; i++)
-		admit_whole(w);
 	core_get_events(w->core, before);
+	for (i = 0; i < 64 || (changed && i < 2048); i++) {
+		admit_whole(w);
+		core_get_events(w->core, after);
+		changed = memcmp(before, after, sizeof(after));
+		memcpy(before, after, sizeof(after));
+	}
 	core_kick(w->core);
 	admit_whole(w);
 	core_get_events(w->core, after);

@@ -8,6 +8,7 @@
  * slots of each disk.
  */
 #include "tests/unit/core_shell.h"
+#include "kvmm/core/node/node.h"
 
 #define MAX_IO		64
 #define AREAS		3
@@ -540,6 +541,36 @@ START_TEST(test_lose)
 }
 END_TEST
 
+/* A lost entry that a table still names leaves without a read. */
+START_TEST(test_lost_is_not_moved)
+{
+	struct core *c = sh.core;
+	u64 other, seq;
+	u32 i, nr = 0;
+
+	add_area(0, 16, 0, 100);
+	seq = on_area(1, &other);
+	paged_out(1);
+	do_all();
+	ck_assert_int_eq(sh_close(cl, other), 0);
+	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
+		struct kv_entry *e = &c->entries_low[i];
+
+		if (e->domain == ENTRY_UNUSED || !e->refs ||
+		    (e->flags & ENTF_HOST) || e->area == CORE_NONE)
+			continue;
+		e->flags |= ENTF_LOST;
+		entry_unindex(c, i);
+		nr++;
+	}
+	ck_assert_uint_eq(nr, 1);
+	ck_assert_int_eq(area_del(0), 0);
+	ck_assert_uint_eq(nr_ios, 0);
+	want(seq);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RECOMPUTE);
+}
+END_TEST
+
 /*
  * With a read for the evacuation under way: _i = 0: its sequence is wanted, 1:
  * it is closed, 2: the read fails, 3: the read gets no answer.
@@ -607,6 +638,7 @@ int main(void)
 	tcase_add_test(tc, test_moved);
 	tcase_add_test(tc, test_no_room);
 	tcase_add_test(tc, test_lose);
+	tcase_add_test(tc, test_lost_is_not_moved);
 	tcase_add_loop_test(tc, test_moving, 0, 4);
 	suite_add_tcase(s, tc);
 	return sh_run(s);

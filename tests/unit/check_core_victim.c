@@ -116,6 +116,38 @@ START_TEST(test_residency)
 }
 END_TEST
 
+/*
+ * A victim that came back a short while ago returns at once if its domain is within
+ * memory.min without it: its blocks stay as cache, which is not held.
+ */
+START_TEST(test_victim_returns)
+{
+	struct kv_domain *d;
+	struct kv_seq *v, *w;
+
+	scene("AAAATTXX");
+	v = seq_at(0);
+	w = seq_at(4);
+	d = seq_domain(c, v);
+	ck_assert_uint_eq(domain_held(d), 16);
+	ck_assert_uint_eq(family_size(c, v), 4);
+	v->flags |= SEQF_PREEMPTED;
+	v->lost_len = v->valid_len;
+	c->head->ticked = v->since;
+	d->emin = 12;
+	ck_assert(!victim_returns(c, v, w, false));
+	ck_assert(victim_returns(c, v, w, true));
+	d->emin = 13;
+	ck_assert(victim_returns(c, v, w, false));
+	c->head->ticked += 8 * sh.cfg.starve_ns;
+	ck_assert(!victim_returns(c, v, w, false));
+	c->head->ticked = v->since;
+	v->flags &= ~SEQF_PREEMPTED;
+	ck_assert(!victim_returns(c, v, w, false));
+	d->emin = 0;
+}
+END_TEST
+
 /* A sequence that came back has eight times as long, until it got on. */
 START_TEST(test_residency_of_a_restored_sequence)
 {
@@ -505,6 +537,7 @@ int main(void)
 	tcase_add_test(tc, test_size_of_a_family);
 	tcase_add_test(tc, test_marked_blocks_of_a_domain);
 	tcase_add_test(tc, test_residency);
+	tcase_add_test(tc, test_victim_returns);
 	tcase_add_test(tc, test_residency_of_a_restored_sequence);
 	tcase_add_test(tc, test_later_sequences_of_the_tenant);
 	tcase_add_test(tc, test_ranks);

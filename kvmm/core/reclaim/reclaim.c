@@ -10,7 +10,7 @@
  *	   domains have clearly more than it (limit_keeps())
  *	4. its own cache, blocks of least value first (lru.c)
  *	5. spans of other domains that hold nothing but cache; last those of other
- *	   tenants, whose clients have to give them back first
+ *	   tenants; their clients have to give them back first
  *	6. spans of other domains whose blocks fit into their other spans
  *	   (evacuate.c): wait for it
  *	7. for a running sequence: memory of another sequence
@@ -153,21 +153,6 @@ static u32 promise_coming(const struct core *c, u32 dom)
 		nr += victim_blocks_marked(c, o);
 	}
 	return nr;
-}
-
-/*
- * Would preempting @v for memory.min lead to nothing?  It came back a short while
- * ago, and either enough memory is @coming without it, or the memory.min of its own
- * domain lets it come back in the same event: then it would be preempted and
- * restored at every event.
- */
-static bool victim_returns(const struct core *c, const struct kv_seq *v,
-			   const struct kv_seq *want, bool coming)
-{
-	const struct kv_domain *d = seq_domain(c, v);
-
-	return (v->flags & SEQF_PREEMPTED) && !past_residency_ticked(c, v, want) &&
-	       (coming || domain_held(d) <= d->emin);
 }
 
 /**

@@ -49,6 +49,8 @@ bool past_residency(const struct core *c, const struct kv_seq *s,
 		    const struct kv_seq *w);
 bool past_residency_ticked(const struct core *c, const struct kv_seq *s,
 			   const struct kv_seq *w);
+bool victim_returns(const struct core *c, const struct kv_seq *v,
+		    const struct kv_seq *want, bool coming);
 bool victim_before(const struct kv_seq *a, const struct kv_seq *b);
 u32 family_size(const struct core *c, const struct kv_seq *s);
 u32 victim_blocks_marked(const struct core *c, const struct kv_domain *d);

@@ -145,6 +145,24 @@ bool past_residency_ticked(const struct core *c, const struct kv_seq *s,
 }
 
 /*
+ * Would preempting @v for memory.min lead to nothing?  It came back a short while
+ * ago, and either enough memory is @coming without it, or the memory.min of its own
+ * domain lets it come back in the same event: then it would be preempted and
+ * restored at every event.
+ */
+bool victim_returns(const struct core *c, const struct kv_seq *v,
+		    const struct kv_seq *want, bool coming)
+{
+	const struct kv_domain *d = seq_domain(c, v);
+	u32 held = domain_held(d);
+
+	/* Its blocks stay as cache, which no longer counts as held. */
+	held -= min(held, family_size(c, v));
+	return (v->flags & SEQF_PREEMPTED) && !past_residency_ticked(c, v, want) &&
+	       (coming || limit_within_min(d, held, 1));
+}
+
+/*
  * Best victim of the tenant's other domains: one that comes after @want, or any if
  * @promised.  Memory of other tenants comes in runs: see displace.c.
  */

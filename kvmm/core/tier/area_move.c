@@ -119,13 +119,18 @@ bool area_reclaim(struct core *c, u32 pool, u32 dom)
 }
 
 /*
- * Start to read one entry into the host pool, or lose it if there is no room.
+ * Start to read one entry into the host pool, or lose it if there is no room.  The
+ * content of a lost entry is not read: each sequence that maps it computes it again.
  * Return: false: there is no host slot now: later entries must wait, too.
  */
 static bool move_one(struct core *c, struct kv_pool *p, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 
+	if (e->flags & ENTF_LOST) {
+		entry_lose(c, entry);
+		return true;
+	}
 	if (host_room(c, e->domain, 1)) {
 		KV_BUG_ON(e->moving || !(e->flags & ENTF_AREA));
 		e->moving = 1;
