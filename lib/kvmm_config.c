@@ -51,7 +51,7 @@ static int judge_numa(const char *s, char *text, size_t len)
 	    !strcmp(s, "interleave") ||
 	    (!kv_parse_uint(s, &node) && node < KVMM_NUMA_NODES))
 		return 0;
-	snprintf(text, len, "--host-numa: '%.40s' is none of auto, local, interleave: give one of these, or the number of a memory node",
+	snprintf(text, len, "--host-numa: '%.40s' is not one of auto, local, interleave: give one of these, or the number of a memory node",
 		 s);
 	return -EINVAL;
 }

@@ -139,7 +139,7 @@ int cli_folder(const char *dir)
 	for (p = shown; *p; p++)
 		if ((u8)*p < ' ' || *p == 0x7f)
 			*p = '?';
-	pr_err("MODEL_DIR '%s' is no folder: give a model folder, before any prompt",
+	pr_err("MODEL_DIR '%s' is not a directory: give a model folder, before any prompt",
 	       shown);
 	return EX_NOINPUT;
 }

@@ -126,7 +126,7 @@ check 'with its line' says "wrong.conf:1: metrics: '99999' is no address"
 printf '# one\nhost-numa = near\n' >"$work/wrong.conf"
 run "$KVMM_BUILD/kvmm" --check-config "$work/wrong.conf"
 check 'a wrong memory node is refused' rc_is 78
-check 'with its line' says "wrong.conf:2: host-numa: 'near' is none of auto"
+check 'with its line' says "wrong.conf:2: host-numa: 'near' is not one of auto"
 
 # The file was changed: a restarted kvmm has the options of the last one.
 echo 'pool-size = 7Q' >"$work/kvmm.conf"

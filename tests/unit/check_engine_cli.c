@@ -179,7 +179,7 @@ START_TEST(test_folder)
 	ck_assert_int_eq(cli_folder(name), EX_NOINPUT);	/* a file */
 	rewind(f);
 	ck_assert_int_gt(getline(&said, &len, f), 0);
-	ck_assert_str_eq(said, "kvmm: error: MODEL_DIR 'Hello?there' is no folder: give a model folder, before any prompt\n");
+	ck_assert_str_eq(said, "kvmm: error: MODEL_DIR 'Hello?there' is not a directory: give a model folder, before any prompt\n");
 	free(said);
 	fclose(f);
 }

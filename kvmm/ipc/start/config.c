@@ -11,7 +11,7 @@ static int host_numa(struct setup *s)
 {
 	if (!hostpool_numa_parse(s->opt.host_numa, &s->host_numa))
 		return 0;
-	pr_err("--host-numa: '%.40s' is none of auto, local, interleave: give one of these, or the number of a memory node",
+	pr_err("--host-numa: '%.40s' is not one of auto, local, interleave: give one of these, or the number of a memory node",
 	       s->opt.host_numa);
 	return -EINVAL;
 }
@@ -75,7 +75,7 @@ int config_check(struct setup *s)
 		return -EINVAL;
 	}
 	if (o->overcommit == 1) {
-		pr_err("--overcommit 1 is none of ours: give 0, by the prompt, or 2, by all of max_tokens");
+		pr_err("--overcommit 1 is not supported: give 0, by the prompt, or 2, by all of max_tokens");
 		return -EINVAL;
 	}
 	if (o->area_max && !s->host_size)
