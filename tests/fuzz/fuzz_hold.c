@@ -23,6 +23,7 @@
 #include "kvmm/hold/store.c"
 
 #include "tests/fuzz/process.h"
+#include "tests/tmp.h"
 
 #define MESSAGES	48u
 #define KINDS		8u
@@ -75,8 +76,7 @@ static void make_names(void)
 	char path[108];
 	u32 i;
 
-	snprintf(dir, sizeof(dir), "/tmp/fuzz-hold.XXXXXX");
-	FUZZ_LAW(mkdtemp(dir), "%s", dir);
+	FUZZ_LAW(mkdtemp(tmp_name(dir, sizeof(dir), "fuzz-hold")), "%s", dir);
 	atexit(leave);
 	snprintf(path, sizeof(path), "%s/run", dir);
 	FUZZ_LAW(!mkdir(path, 0700), "%s", path);

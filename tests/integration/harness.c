@@ -21,6 +21,7 @@
 
 #include "tests/armed.h"
 #include "tests/integration/harness.h"
+#include "tests/tmp.h"
 
 const char *build_path(const char *program)
 {
@@ -488,7 +489,7 @@ void samples_equal(const struct samples *a, const struct samples *b)
 
 const char *mount_hindrance(void)
 {
-	char dir[] = "/tmp/kvmm-fuse.XXXXXX", opts[96];
+	char dir[128], opts[96];
 	const char *why = NULL;
 	int fd;
 
@@ -497,8 +498,8 @@ const char *mount_hindrance(void)
 	fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
 	if (fd < 0)
 		return "no /dev/fuse here";
-	if (!mkdtemp(dir))
-		return "no directory in /tmp";
+	if (!mkdtemp(tmp_name(dir, sizeof(dir), "fuse")))
+		return "no directory for a mount";
 	snprintf(opts, sizeof(opts), "fd=%d,rootmode=40000,user_id=0,group_id=0",
 		 fd);
 	if (mount("it", dir, "fuse.it", MS_NOSUID | MS_NODEV, opts))

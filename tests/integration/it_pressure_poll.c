@@ -20,7 +20,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
-#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <sysexits.h>
@@ -640,34 +639,9 @@ START_TEST(test_cpu)
 }
 END_TEST
 
-/* The reason why mounting is impossible here, or NULL. */
-static const char *hindrance(void)
-{
-	char dir[] = "/tmp/kvmm-fuse.XXXXXX", opts[96];
-	const char *why = NULL;
-	int fd;
-
-	if (geteuid())
-		return "not root";
-	fd = open("/dev/fuse", O_RDWR | O_CLOEXEC);
-	if (fd < 0)
-		return "no /dev/fuse here";
-	if (!mkdtemp(dir))
-		return "no directory in /tmp";
-	snprintf(opts, sizeof(opts), "fd=%d,rootmode=40000,user_id=0,group_id=0",
-		 fd);
-	if (mount("it", dir, "fuse.it", MS_NOSUID | MS_NODEV, opts))
-		why = "nothing may be mounted here";
-	else
-		umount2(dir, MNT_DETACH);
-	close(fd);
-	rmdir(dir);
-	return why;
-}
-
 int main(void)
 {
-	const char *why = hindrance();
+	const char *why = mount_hindrance();
 	Suite *s = suite_create("pressure_poll");
 	TCase *tc = tcase_create("poll");
 	SRunner *sr;

@@ -27,6 +27,7 @@
 #include <libkvmm.h>
 
 #include "tests/integration/harness.h"
+#include "tests/tmp.h"
 
 #define KVMM_UID	4242
 #define SWAPD_UID	4343
@@ -498,8 +499,7 @@ START_TEST(test_no_such_user)
 	char *text;
 
 	memset(&rig, 0, sizeof(rig));
-	snprintf(rig.dir, sizeof(rig.dir), "/tmp/rig.XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(rig.dir));
+	ck_assert_ptr_nonnull(mkdtemp(tmp_name(rig.dir, sizeof(rig.dir), "rig")));
 	j = job_start(&rig, "kvmm-hold", "--user", "no-such-user", NULL);
 	ck_assert_int_eq(job_wait(&j, 20), EX_USAGE);
 	text = slurp(j.err);

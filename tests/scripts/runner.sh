@@ -22,12 +22,18 @@ suite()
 fresh()
 {
 	rm -rf "$top" "$work/build"
-	mkdir -p "$top" "$work/build"
+	mkdir -p "$top" "$work/build" "$work/tmp"
+}
+
+# Is nothing left in the folder for temporary files?
+nothing_left()
+{
+	[ -z "$(ls -A "$work/tmp")" ]
 }
 
 tests_run()
 {
-	run env KVMM_TOP="$top" KVMM_BUILD="$work/build" KVMM_SANITIZER="${sanitizer:-}" \
+	run env TMPDIR="$work/tmp" KVMM_TOP="$top" KVMM_BUILD="$work/build" KVMM_SANITIZER="${sanitizer:-}" \
 		KVMM_TEST_LEVEL="${level:-check}" T="${T:-}" "$KVMM_TOP/tests/run" "$@"
 }
 
@@ -59,6 +65,7 @@ T='check_b it_*' tests_run
 check "T= chooses" last_line_is "5 passed, 0 failed"
 T='nobody' tests_run
 check "T= that matches nothing fails" rc_is 1
+check "all pass: nothing is left" nothing_left
 
 suite unit check_b <<<'echo "total: 7 kills"; echo "subtotal: 1"; echo "note: no disk"; echo "note: no disk"'
 tests_run unit
@@ -169,11 +176,44 @@ suite unit check_skip <<<'exit 77'
 tests_run unit
 check "skipped without a reason" rc_is 1
 
-# Interrupted: no suite runs on after the shell.
+# A suite was killed: its files, processes and mounts go.
 fresh
-suite unit check_long <<<"sleep 78 & echo \$! >'$work/pid'; wait"
 rm -f "$work/pid"
-env KVMM_TOP="$top" KVMM_BUILD="$work/build" "$KVMM_TOP/tests/run" unit >/dev/null 2>&1 &
+make_files='[ "${TMPDIR%/kvt.*}" = '"'$work/tmp'"' ] || exit; mkdir "$TMPDIR/model.1"
+	while echo x >"$TMPDIR/model.1/$RANDOM"; do :; done 2>/dev/null &'
+suite unit check_killed <<<"$make_files sleep 76 & echo \$! >'$work/pid'; kill -KILL \$\$"
+tests_run unit
+check "killed: word" says 'check_killed .*ended by signal 9$'
+check "killed: nothing is left" nothing_left
+check "killed: its children are gone too" gone
+suite unit check_killed <<<'mkdir "$TMPDIR/m"; mount -t tmpfs none "$TMPDIR/m" || echo "note: nothing can be mounted here"
+	echo x >"$TMPDIR/m/file"; kill -KILL $$'
+tests_run unit
+grep -o 'note: nothing can be mounted.*' <<<"$out"
+check "killed with a mount: nothing is left" nothing_left
+check "killed with a mount: it is gone" [ -z "$(grep -F "$work/tmp" /proc/self/mounts)" ]
+
+# The directory of a suite cannot be removed.
+fresh
+suite unit check_stays <<<'exit 0'
+mkdir "$work/bin"
+printf '#!/bin/sh\nexit 1\n' >"$work/bin/rm"
+chmod +x "$work/bin/rm"
+PATH=$work/bin:$PATH tests_run unit
+check "it stays: word" says '^  FAIL    unit/check_stays '
+check "it stays: its name" says "^$work/tmp/kvt.*/[0-9]+ cannot be removed$"
+rm -rf "$work/tmp"
+
+# Names with /tmp would not be removed.  A rule for /tmp itself is tested in check_ipc_parts.
+check "tests make their files in TMPDIR" [ -z "$(grep -rnE '"/tmp/[^"]*XXXXXX' "$KVMM_TOP"/tests/{unit,integration,fuzz,sim} |
+	grep -v 'unit/check_ipc_parts.c:.*"/tmp/kvmm-XXXXXX"')" ]
+
+# Interrupted: no suite runs on after the shell, and nothing is left.
+fresh
+suite unit check_long <<<"$make_files sleep 78 & echo \$! >'$work/pid'; wait"
+rm -f "$work/pid"
+env TMPDIR="$work/tmp" KVMM_TOP="$top" KVMM_BUILD="$work/build" \
+	"$KVMM_TOP/tests/run" unit >/dev/null 2>&1 &
 runner=$!
 for ((i = 0; i < 100; i++)); do
 	[ -s "$work/pid" ] && break
@@ -185,6 +225,7 @@ rc=$?
 check "terminated: status" rc_is 143
 sleep 0.3
 check "terminated: the suite is gone" gone
+check "terminated: nothing is left" nothing_left
 
 fresh
 tests_run unit sim

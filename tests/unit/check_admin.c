@@ -21,6 +21,7 @@
 #include <kvmm/rundir.h>
 #include <kvmm/view.h>
 
+#include "tests/tmp.h"
 #include "tests/unit/ipc_daemon.h"
 
 #define SMALL	"--pool-size 2M --extent-size 64K"
@@ -39,6 +40,7 @@ static void setup_with(const char *args)
 
 static void setup(void)
 {
+	tmp_open_to_others();
 	setup_with(SMALL " --host-size 1M");
 }
 
@@ -430,8 +432,6 @@ int main(void)
 	SRunner *sr;
 	int failed;
 
-	/* The runner's own directory is closed to other users. */
-	setenv("TMPDIR", "/tmp", 1);
 	tcase_set_timeout(tc, ipcd_ms(20));
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, test_bad_requests, 0, ARRAY_SIZE(bad));

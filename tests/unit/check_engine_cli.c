@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "runtime/cli/cli.h"
+#include "tests/tmp.h"
 #include "tests/unit/page.h"
 
 static struct tokenizer *tok;
@@ -21,8 +22,8 @@ static struct prompts prompts;
 static struct printer printer;
 static struct output out;
 static int pipe_fd[2];
-static char dir[] = "/tmp/check-cli-XXXXXX";
-static char name[64];
+static char dir[128];
+static char name[160];
 
 static const char *top(const char *path)
 {
@@ -41,8 +42,7 @@ static void setup(void)
 	ret = tokenizer_load(top("tests/data/demo-model"), &tok, err,
 			     sizeof(err));
 	ck_assert_msg(!ret, "%s", err);
-	strcpy(dir, "/tmp/check-cli-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(dir));
+	ck_assert_ptr_nonnull(mkdtemp(tmp_name(dir, sizeof(dir), "cli")));
 	snprintf(name, sizeof(name), "%s/prompts", dir);
 	ck_assert_int_eq(pipe(pipe_fd), 0);
 	memset(&printer, 0, sizeof(printer));

@@ -15,6 +15,7 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 
+#include "tests/tmp.h"
 #include "tests/unit/ipc_daemon.h"
 
 static struct ipcd d;
@@ -356,8 +357,7 @@ START_TEST(test_detach_then_other_tenant)
 		printf("skipped test_detach_then_other_tenant: it takes two users, so it takes root\n");
 		return;
 	}
-	/* Other users cannot enter the runner's directory. */
-	ck_assert_int_eq(setenv("TMPDIR", "/tmp", 1), 0);
+	tmp_open_to_others();
 	start("--pool-size 2M --socket-mode 0666", NULL);
 	ck_assert_int_eq(chmod(d.dir, 0711), 0);
 	kid_start(kid_detaches);
@@ -377,7 +377,7 @@ START_TEST(test_ghost_then_other_tenant)
 		printf("skipped test_ghost_then_other_tenant: it takes two users, so it takes root\n");
 		return;
 	}
-	ck_assert_int_eq(setenv("TMPDIR", "/tmp", 1), 0);
+	tmp_open_to_others();
 	start("--pool-size 2M --socket-mode 0666", NULL);
 	ck_assert_int_eq(chmod(d.dir, 0711), 0);
 	kid_start(kid_detaches_and_stays);

@@ -25,6 +25,7 @@
 #include "kvmm/hold/store.h"
 #include "kvmm/ipc/daemon.h"
 #include "kvmm/ipc/mm/wait.h"
+#include "tests/tmp.h"
 
 /* ---- segments ---- */
 
@@ -241,10 +242,10 @@ END_TEST
 /* A daemon that was taken over can deposit any file, also one that can be truncated. */
 START_TEST(test_memory_is_ours)
 {
-	char path[] = "/tmp/kvmm-parts-XXXXXX";
+	char path[128];
 	struct kvmm_dev dev = { .ops = &host_dev_ops, .extent_size = 65536 };
 	int fd = memfd_create("ours", MFD_CLOEXEC | MFD_ALLOW_SEALING);
-	int file = mkstemp(path), got;
+	int file = mkstemp(tmp_name(path, sizeof(path), "parts")), got;
 	void *p;
 
 	ck_assert_int_ge(fd, 0);

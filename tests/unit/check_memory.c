@@ -13,23 +13,23 @@
 #include <unistd.h>
 
 #include "kvmm/ipc/daemon.h"
+#include "tests/tmp.h"
 
 #define M	(1ull << 20)
 #define G	(1ull << 30)
 #define HUGE	"sys/kernel/mm/hugepages/hugepages-2048kB"
 
-static char root[64];
+static char root[128];
 static struct memory_room m;
 
 static void setup(void)
 {
-	snprintf(root, sizeof(root), "/tmp/kvmm-memory-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(root));
+	ck_assert_ptr_nonnull(mkdtemp(tmp_name(root, sizeof(root), "memory")));
 }
 
 static void teardown(void)
 {
-	char cmd[128];
+	char cmd[160];
 
 	snprintf(cmd, sizeof(cmd), "rm -rf '%s'", root);
 	ck_assert_int_eq(system(cmd), 0);

@@ -15,6 +15,7 @@
 
 #include "runtime/model/config.h"
 #include "runtime/tokenizer/utf8.h"
+#include "tests/tmp.h"
 
 static char dir[64];
 static struct model_error err;
@@ -30,14 +31,13 @@ static const char base[] =
 
 static void setup(void)
 {
-	strcpy(dir, "/tmp/check_config.XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(dir));
+	ck_assert_ptr_nonnull(mkdtemp(tmp_name(dir, sizeof(dir), "config")));
 	memset(&err, 0, sizeof(err));
 }
 
 static const char *path_of(const char *name)
 {
-	static char path[128];
+	static char path[256];
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	return path;

@@ -14,14 +14,14 @@
 #include <unistd.h>
 
 #include "runtime/model/checkpoint.h"
+#include "tests/tmp.h"
 
-static char dir[64];
+static char dir[128];
 static struct model_error err;
 
 static void setup(void)
 {
-	strcpy(dir, "/tmp/check_safetensors.XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(dir));
+	ck_assert_ptr_nonnull(mkdtemp(tmp_name(dir, sizeof(dir), "safetensors")));
 	memset(&err, 0, sizeof(err));
 }
 
@@ -38,7 +38,7 @@ static void teardown(void)
 
 static const char *path_of(const char *name)
 {
-	static char path[128];
+	static char path[256];
 
 	snprintf(path, sizeof(path), "%s/%s", dir, name);
 	return path;

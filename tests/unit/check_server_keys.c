@@ -8,15 +8,15 @@
 #include <unistd.h>
 
 #include "runtime/server/keys.h"
+#include "tests/tmp.h"
 
 static struct keys k;
-static char path[64], why[600];
+static char path[128], why[600];
 
 static void setup(void)
 {
 	memset(&k, 0, sizeof(k));
-	strcpy(path, "/tmp/check_server_keys.XXXXXX");
-	close(mkstemp(path));
+	close(mkstemp(tmp_name(path, sizeof(path), "keys")));
 }
 
 static void teardown(void)

@@ -16,6 +16,8 @@
 
 #include <kvmm/view.h>
 
+#include "tests/tmp.h"
+
 #define TIMEOUT_MS	300
 
 static char dir[64];
@@ -33,8 +35,7 @@ static void setup(void)
 {
 	struct sockaddr_un sun = { .sun_family = AF_UNIX };
 
-	strcpy(dir, "/tmp/check-view-XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(dir));
+	ck_assert_ptr_nonnull(mkdtemp(tmp_name(dir, sizeof(dir), "view")));
 	ck_assert_int_eq(kv_view_path(dir, path), 0);
 	strcpy(sun.sun_path, path);
 	listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

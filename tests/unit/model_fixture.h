@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "runtime/model/model.h"
+#include "tests/tmp.h"
 
 #define POOL_UNIT	64u
 
@@ -92,12 +93,11 @@ static inline const u32 *pool_table(struct pool *p, u32 tokens)
 	return table;
 }
 
-static char fixture_dir[64];
+static char fixture_dir[128];
 
 static inline void dir_create(void)
 {
-	strcpy(fixture_dir, "/tmp/check_model.XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(fixture_dir));
+	ck_assert_ptr_nonnull(mkdtemp(tmp_name(fixture_dir, sizeof(fixture_dir), "model")));
 }
 
 static inline void dir_destroy(void)
