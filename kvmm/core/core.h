@@ -612,6 +612,7 @@ struct core_tier_view {
 	s32	prio;
 	u64	total;
 	u64	used;		/* slots that hold content */
+	u64	needed;		/* slots whose content sequences need, filled or not */
 	u64	limbo;		/* slots named by unfinished requests */
 	u64	poison;		/* slots that failed */
 	u64	errors;

@@ -58,6 +58,7 @@
 	x("HostFree", tier_free(h), "of it, in no use; ends of spans count as free") \
 	x("HostUsed", h->used, "of it, slots that hold content")	\
 	x("HostLimbo", h->limbo, "of it, slots that a copy or I/O is to fill") \
+	x("HostNeeded", h->needed, "of HostUsed and HostLimbo: content that sequences need; the rest is cache") \
 	x("HostHugetlb", g->hugetlb, "of its memory, in huge pages that were set aside") \
 	x("HostShmemHuge", g->thp, "of its memory, in transparent huge pages") \
 	x("HostLocked", g->locked, "of its memory, never written to the system's swap") \
@@ -65,6 +66,7 @@
 	x("SwapFree", tier_free(s), "of them, in no use; ends of spans count as free") \
 	x("SwapUsed", s->used, "of them, slots that hold content")	\
 	x("SwapLimbo", s->limbo, "of them, slots that I/O is to fill")	\
+	x("SwapNeeded", s->needed, "of SwapUsed and SwapLimbo: content that sequences need; the rest is cache") \
 	x("SwapBad", s->poison, "of them, slots that failed")
 
 /* zoneinfo: the parts of the host pool; their keys and texts are those of the pool. */

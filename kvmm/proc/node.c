@@ -115,6 +115,7 @@ void proc_areas_sum(const struct proc_node *n, struct core_tier_view *sum)
 	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {
 		sum->total += n->tier[i].total;
 		sum->used += n->tier[i].used;
+		sum->needed += n->tier[i].needed;
 		sum->limbo += n->tier[i].limbo;
 		sum->poison += n->tier[i].poison;
 	}

@@ -336,11 +336,15 @@ START_TEST(test_cache_gives_way)
 	ck_assert_uint_eq(area_view(0).used, 4 * SLOT);
 	for (n = 0; n < 9; n++)
 		ck_assert_int_eq(sh_close(cl, seq[n]), 0);
+	/* Only cache fills the area now. */
+	ck_assert_uint_eq(area_view(0).used, 4 * SLOT);
+	ck_assert_uint_eq(area_view(0).needed, 0);
 	for (n = 0; n < 10; n++) {
 		seq[n] = paged_out(1);
 		do_all();
 	}
 	ck_assert_uint_gt(sh_count(CORE_EV_area_drop), 0);
+	ck_assert_uint_eq(area_view(0).needed, 4 * SLOT);
 	for (n = 0; n < 10; n++) {
 		want(seq[n]);
 		do_all();

@@ -305,6 +305,7 @@ SPOIL(host_lost, host->lru_head = ent[host->lru_head].next;
 SPOIL(host_flag, ent[host->lru_head].flags &= (u8)~ENTF_LRU)
 SPOIL(low_empty, host->nr_empty++)
 SPOIL(low_spans, host->nr_spans--)
+SPOIL(low_needed, host->nr_needed++)
 SPOIL(low_list, host->class[0] = c->spans[host->class[0]].next;
 	c->spans[host->class[0]].prev = CORE_NONE)
 SPOIL(low_back, c->spans[host->class[0]].prev = 0)
@@ -326,6 +327,7 @@ static const struct {
 	CASE(filling), CASE(free_entries), CASE(free_entry),
 	CASE(free_entry_used), CASE(host_back), CASE(host_tail),
 	CASE(host_lost), CASE(host_flag), CASE(low_empty), CASE(low_spans),
+	CASE(low_needed),
 	CASE(low_list), CASE(low_back), CASE(low_class), CASE(low_nr_free),
 	CASE(low_free), CASE(low_owner), CASE(low_extent), CASE(slot_state),
 	CASE(entry_refs), CASE(entry_io),

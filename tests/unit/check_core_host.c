@@ -201,12 +201,13 @@ START_TEST(test_needed_slots_stay)
 	cache(0, 8);
 	down(0, 8, e);
 	for (i = 0; i < 8; i++)
-		entry(e[i])->refs = i != 4;
+		if (i != 4)
+			entry_get_ref(c, e[i]);
 	ck_assert(host_room(c, 0, 1));
 	ck_assert_uint_eq(kept(e, 8), 0xef);
 	ck_assert(!host_room(c, 0, 2));
 	ck_assert_uint_eq(host_free(c, 0), 1);
-	entry(e[2])->refs = 0;
+	entry_drop_ref(c, e[2]);
 	entry(e[2])->io = ENT_OUT;
 	ck_assert(!host_room(c, 0, 2));
 	entry(e[2])->io = ENT_IDLE;
@@ -297,7 +298,7 @@ static void needed(u32 nr, u32 *e)
 	cache(0, nr);
 	down(0, nr, e);
 	for (i = 0; i < nr; i++)
-		entry(e[i])->refs = 1;
+		entry_get_ref(c, e[i]);
 }
 
 /*

@@ -97,6 +97,7 @@ START_TEST(test_meminfo_of_an_empty_pool)
 			 "HostFree:              0 kB\n"
 			 "HostUsed:              0 kB\n"
 			 "HostLimbo:             0 kB\n"
+			 "HostNeeded:            0 kB\n"
 			 "HostHugetlb:           0 kB\n"
 			 "HostShmemHuge:         0 kB\n"
 			 "HostLocked:            0 kB\n"
@@ -104,6 +105,7 @@ START_TEST(test_meminfo_of_an_empty_pool)
 			 "SwapFree:              0 kB\n"
 			 "SwapUsed:              0 kB\n"
 			 "SwapLimbo:             0 kB\n"
+			 "SwapNeeded:            0 kB\n"
 			 "SwapBad:               0 kB\n");
 }
 END_TEST

@@ -432,6 +432,7 @@ struct kv_tenant {
  *                other tier
  * @slot_peer:    slots.c: that slot in the other tier
  * @slot_row:     slots.c: neighbouring slots that were taken that way in a row
+ * @nr_needed:    slots of entries that tables name, filled or not
  */
 struct kv_part {
 	u32	used;
@@ -461,7 +462,7 @@ struct kv_part {
 	u32	slot_last;
 	u32	slot_peer;
 	u32	slot_row;
-	u32	resv;
+	u32	nr_needed;
 };
 
 /**
@@ -977,7 +978,7 @@ struct seq_scan {
 
 #define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
 /* Raise it when a record of the same size gets another meaning. */
-#define CORE_ARENA_VERSION	2u
+#define CORE_ARENA_VERSION	3u
 
 struct core_sizes {
 	u32	nr_extents;		/* of the device pool */

@@ -22,6 +22,8 @@ bool block_is_filled(const struct core *c, u32 blk)
 
 /* ---- entries and slots ---- */
 
+#define NEEDED	0x10000u	/* in the scratch of a slot: a table names its entry */
+
 /* A slot that an entry names is in the right part and the right state. */
 static void walk_slot(struct walk *w, u32 entry, u32 slot, u32 pool, bool valid)
 {
@@ -35,7 +37,7 @@ static void walk_slot(struct walk *w, u32 entry, u32 slot, u32 pool, bool valid)
 	       part_pool(c, b->domain) >= pool, 1);
 	expect(w, "swap", "state of the slot of entry", entry, b->state,
 	       valid ? BLK_SEALED : BLK_LIMBO);
-	c->scratch[slot]++;
+	c->scratch[slot] += e->refs ? 1 + NEEDED : 1;
 }
 
 static void walk_entry(struct walk *w, u32 i)
@@ -79,7 +81,7 @@ static void walk_entry(struct walk *w, u32 i)
 }
 
 /* The slots in use are those that entries name. */
-static void walk_slots(struct walk *w, u32 first, u32 *nr)
+static void walk_slots(struct walk *w, u32 first, u32 *nr, u32 *needed)
 {
 	const struct core *c = w->c;
 	const struct kv_span *sp = &c->spans[first];
@@ -91,7 +93,8 @@ static void walk_slots(struct walk *w, u32 first, u32 *nr)
 
 		nr[b->state]++;
 		free += b->state == BLK_FREE;
-		expect(w, "swap", "owners of slot", n, c->scratch[n],
+		*needed += c->scratch[n] >= NEEDED;
+		expect(w, "swap", "owners of slot", n, c->scratch[n] % NEEDED,
 		       b->state == BLK_SEALED || b->state == BLK_LIMBO);
 		expect(w, "span", "owner of block", n, b->domain, sp->domain);
 		expect(w, "span", "span of block", n, block_span(c, n), first);
@@ -112,15 +115,16 @@ static void walk_part(struct walk *w, u32 part)
 	const struct kv_part *rec = part_at(c, part);
 	const struct kv_pool *p = core_pool(c, part_pool(c, part));
 	u32 nr[NR_BLK_STATES] = { 0 };
-	u32 i, spans = 0;
+	u32 i, spans = 0, needed = 0;
 
 	for (i = p->first; i < p->first + p->nr_extents; i++) {
 		if (!c->spans[i].nr_extents || c->spans[i].domain != part)
 			continue;
 		spans++;
-		walk_slots(w, i, nr);
+		walk_slots(w, i, nr, &needed);
 	}
 	expect(w, "swap", "spans of part", part, rec->nr_spans, spans);
+	expect(w, "swap", "needed slots of part", part, rec->nr_needed, needed);
 	for (i = 0; i < NR_BLK_STATES; i++)
 		expect(w, "law 1", core_block_state_name(i), part, rec->nr[i],
 		       nr[i]);

@@ -82,30 +82,58 @@ u32 entry_alloc(struct core *c, u32 dom)
 	return i;
 }
 
+/* A table begins (@by is 1) or ceases (-1) to need the content of a slot. */
+static void slot_need(struct core *c, u32 slot, int by)
+{
+	struct kv_part *part;
+
+	if (slot == CORE_NONE)
+		return;
+	part = part_at(c, c->blocks[slot].domain);
+	KV_BUG_ON(by < 0 && !part->nr_needed);
+	part->nr_needed += (u32)by;
+}
+
+/**
+ * entry_set_slot() - give an entry a slot, or CORE_NONE instead of the one that it has
+ * @field: entry->host or entry->area
+ */
+void entry_set_slot(struct core *c, const struct kv_entry *e, u32 *field, u32 slot)
+{
+	KV_BUG_ON(*field != CORE_NONE && slot != CORE_NONE);
+	if (e->refs) {
+		slot_need(c, *field, -1);
+		slot_need(c, slot, 1);
+	}
+	*field = slot;
+}
+
 void host_slot_put(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
+	u32 slot = e->host;
 
 	if (e->host == CORE_NONE)
 		return;
 	KV_BUG_ON(c->blocks[e->host].domain !=
 		  part_index(c, e->domain, CORE_POOL_HOST));
 	host_list_del(c, entry);
-	block_set_state(c, e->host, BLK_FREE);
-	e->host = CORE_NONE;
+	entry_set_slot(c, e, &e->host, CORE_NONE);
+	block_set_state(c, slot, BLK_FREE);
 	e->flags &= (u8)~ENTF_HOST;
 }
 
 void area_slot_put(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
+	u32 slot = e->area;
 
 	if (e->area == CORE_NONE)
 		return;
 	KV_BUG_ON(part_domain(c, c->blocks[e->area].domain) != e->domain);
 	KV_BUG_ON(e->io == ENT_READ || e->io == ENT_WRITE);
-	block_set_state(c, e->area, BLK_FREE);
-	e->area = CORE_NONE;
+	entry_set_slot(c, e, &e->area, CORE_NONE);
+	block_set_state(c, slot, BLK_FREE);
 	e->flags &= (u8)~ENTF_AREA;
 }
 
@@ -141,10 +169,33 @@ void entry_settle(struct core *c, u32 entry)
 	e->domain = ENTRY_UNUSED;
 }
 
+/* Another table names the entry. */
+void entry_get_ref(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	if (e->refs++)
+		return;
+	slot_need(c, e->host, 1);
+	slot_need(c, e->area, 1);
+}
+
+/* A table no longer names the entry, which stays. */
+void entry_drop_ref(struct core *c, u32 entry)
+{
+	struct kv_entry *e = &c->entries_low[entry];
+
+	KV_BUG_ON(!e->refs);
+	if (--e->refs)
+		return;
+	slot_need(c, e->host, -1);
+	slot_need(c, e->area, -1);
+}
+
+/* The same, and the entry may be freed. */
 void entry_put_ref(struct core *c, u32 entry)
 {
-	KV_BUG_ON(!c->entries_low[entry].refs);
-	c->entries_low[entry].refs--;
+	entry_drop_ref(c, entry);
 	entry_settle(c, entry);
 }
 

@@ -120,6 +120,7 @@ int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
 		if (!part->used)
 			continue;
 		v->used += part->nr[BLK_SEALED] * part->block_bytes;
+		v->needed += part->nr_needed * part->block_bytes;
 		v->limbo += part->nr[BLK_LIMBO] * part->block_bytes;
 		v->poison += part->nr[BLK_POISON] * part->block_bytes;
 	}

@@ -124,7 +124,7 @@ static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
 		if (ref & REF_ENTRY) {
 			KV_BUG_ON(c->entries_low[ref & ~REF_ENTRY].domain !=
 				  s->domain);
-			c->entries_low[ref & ~REF_ENTRY].refs++;
+			entry_get_ref(c, ref & ~REF_ENTRY);
 			table_set_entry(c, s, i, ref & ~REF_ENTRY);
 		} else {
 			block_map(c, ref);

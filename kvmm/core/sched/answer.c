@@ -57,7 +57,7 @@ static void fill_failed(struct core *c, u32 entry)
 	KV_BUG_ON(c->blocks[blk].state != BLK_LIMBO || !c->blocks[blk].nr_copy);
 	KV_BUG_ON(!c->domains[dom].nr_filling);
 	e->flags |= ENTF_LOST;
-	e->refs++;			/* keeps the entry until the end of this function */
+	entry_get_ref(c, entry);	/* keeps the entry until the end of this function */
 	entry_unindex(c, entry);
 	c->blocks[blk].entry = CORE_NONE;
 	e->dev = CORE_NONE;
@@ -173,11 +173,12 @@ static void area_slot_failed(struct core *c, u32 entry, u32 dir, int status)
 {
 	struct kv_entry *e = &c->entries_low[entry];
 	bool bad = area_failed(c, e->area, dir, status);
+	u32 slot = e->area;
 
 	KV_BUG_ON(part_pool(c, c->blocks[e->area].domain) < CORE_POOL_AREA);
 	KV_BUG_ON(c->blocks[e->area].state == BLK_FREE);
-	block_set_state(c, e->area, bad ? BLK_POISON : BLK_FREE);
-	e->area = CORE_NONE;
+	entry_set_slot(c, e, &e->area, CORE_NONE);
+	block_set_state(c, slot, bad ? BLK_POISON : BLK_FREE);
 	e->flags &= (u8)~ENTF_AREA;
 }
 

@@ -144,7 +144,7 @@ void swap_fill(struct core *c, struct kv_seq *s)
 		block_map(c, blk);
 		table_set(c, s, i, blk);
 		KV_BUG_ON(!e->refs || c->blocks[blk].state == BLK_CACHED);
-		e->refs--;
+		entry_drop_ref(c, pte_block(pte));
 	}
 	s->fill = s->trimmed;
 	s->state = KVMM_SEQ_RESTORING;

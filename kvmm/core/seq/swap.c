@@ -91,7 +91,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 		u32 entry = entry_out(c, blk, i - s->trimmed + 1);
 
 		KV_BUG_ON(entry == CORE_NONE);
-		c->entries_low[entry].refs++;
+		entry_get_ref(c, entry);
 		entry_touch(c, entry);
 		table_set_entry(c, s, i, entry);
 		block_unmap(c, blk);

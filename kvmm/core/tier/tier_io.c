@@ -76,7 +76,7 @@ u32 entry_out(struct core *c, u32 blk, u32 nr)
 	KV_BUG_ON(entry == CORE_NONE || b->state == BLK_FREE);
 	e = &c->entries_low[entry];
 	e->dev = blk;
-	e->host = slot;
+	entry_set_slot(c, e, &e->host, slot);
 	e->nr_ids = b->nr_ids;
 	e->hash[0] = b->hash[0];
 	e->hash[1] = b->hash[1];
@@ -190,7 +190,7 @@ void read_start(struct core *c, u32 entry)
 	u32 part = part_index(c, e->domain, CORE_POOL_HOST);
 
 	KV_BUG_ON(!(e->flags & ENTF_AREA) || e->host != CORE_NONE);
-	e->host = slot_alloc_beside(c, part, e->area, true);
+	entry_set_slot(c, e, &e->host, slot_alloc_beside(c, part, e->area, true));
 	KV_BUG_ON(e->host == CORE_NONE);
 	memcpy(block_ids(c, e->host), block_ids(c, e->area), 4 * e->nr_ids);
 	e->tries = 0;
@@ -207,7 +207,7 @@ bool entry_write(struct core *c, u32 entry)
 	struct kv_entry *e = &c->entries_low[entry];
 
 	KV_BUG_ON(e->area != CORE_NONE || !(e->flags & ENTF_HOST));
-	e->area = area_slot_get(c, e->domain, e->host, e->refs);
+	entry_set_slot(c, e, &e->area, area_slot_get(c, e->domain, e->host, e->refs));
 	if (e->area == CORE_NONE)
 		return false;
 	memcpy(block_ids(c, e->area), block_ids(c, e->host), 4 * e->nr_ids);
