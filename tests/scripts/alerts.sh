@@ -4,11 +4,13 @@
 # alerts.sh - each alert fires when it should and is silent when it should
 #
 # promtool runs the cases of tests/data/alerts/kvmm.test.yml.  With the faults that the
-# alerts once had, the cases must fail.
+# alerts once had, the cases must fail.  The dashboard must have its stat panels.
 #
 # budget: 60 s
 set -u
-command -v promtool >/dev/null || { echo 'promtool is not installed (Debian: prometheus)'; exit 77; }
+for tool in promtool python3; do
+	command -v $tool >/dev/null || { echo "$tool is not installed (Debian: prometheus, python3)"; exit 77; }
+done
 . "${BASH_SOURCE%/*}/checks.bash"
 
 rules=kvmm/dist/prometheus/kvmm.rules.yml
@@ -57,4 +59,34 @@ faults <<<'KvmmDown up == 0'
 check 'no daemon is scraped' says 'exp: \{alertname="KvmmDown"\}'
 check 'another job is down' says 'got: \{alertname="KvmmDown", instance="c", job="node"\}'
 
+# ---- the dashboard: the first row, and no two panels in one place
+dashboard()
+{
+	python3 -c '
+import json, sys
+panels = json.load(open(sys.argv[1]))["panels"]
+assert len({p["id"] for p in panels}) == len(panels), "two panels have one id"
+stats = [p for p in panels if p["type"] == "stat"]
+for p in stats:
+    assert p["gridPos"]["y"] == 1, p["title"] + " is not in the first row"
+    assert len(p["fieldConfig"]["defaults"]["thresholds"]["steps"]) > 1, p["title"] + " has no threshold"
+print(", ".join(p["title"] for p in sorted(stats, key=lambda p: p["gridPos"]["x"])))
+for p in panels:
+    if p["type"] == "heatmap":
+        assert all(t["format"] == "heatmap" for t in p["targets"]), "the buckets are no heatmap"
+        print("heatmap:", p["title"])
+used = {}
+for p in panels:
+    g = p["gridPos"]
+    assert g["x"] + g["w"] <= 24, p["title"] + " is too wide"
+    for x in range(g["x"], g["x"] + g["w"]):
+        for y in range(g["y"], g["y"] + g["h"]):
+            assert (x, y) not in used, p["title"] + " lies over " + used[x, y]
+            used[x, y] = p["title"]
+' "$KVMM_TOP/kvmm/dist/grafana/kvmm.json"
+}
+run dashboard
+check 'the dashboard' rc_is 0
+check 'stat panels' says '^Ready, Running, Waiting, Pool in use, Prompt tokens found, Time to first token$'
+check 'a heatmap' says '^heatmap: Time to first token'
 checks_done
