@@ -13,98 +13,6 @@
 
 #include "lib/opts_set.h"
 
-int kv_parse_uint(const char *s, u64 *value)
-{
-	u64 v = 0;
-
-	if (!*s)
-		return -EINVAL;
-	for (; *s; s++) {
-		if (*s < '0' || *s > '9')
-			return -EINVAL;
-		if (__builtin_mul_overflow(v, 10, &v) ||
-		    __builtin_add_overflow(v, (u64)(*s - '0'), &v))
-			return -ERANGE;
-	}
-	*value = v;
-	return 0;
-}
-
-static int size_shift(char c)
-{
-	static const char units[] = "KMGT";
-	const char *u;
-
-	if (c >= 'a' && c <= 'z')
-		c = (char)(c - 'a' + 'A');
-	u = c ? strchr(units, c) : NULL;
-	return u ? 10 * (int)(u - units + 1) : -1;
-}
-
-int kv_parse_size(const char *s, u64 *bytes)
-{
-	char digits[24];
-	size_t len = strlen(s);
-	int shift = 0, err;
-	u64 v;
-
-	if (!len || len >= sizeof(digits))
-		return -EINVAL;
-	memcpy(digits, s, len + 1);
-	if (size_shift(digits[len - 1]) > 0) {
-		shift = size_shift(digits[len - 1]);
-		digits[len - 1] = '\0';
-	}
-	err = kv_parse_uint(digits, &v);
-	if (err)
-		return err;
-	if (v > UINT64_MAX >> shift)
-		return -ERANGE;
-	*bytes = v << shift;
-	return 0;
-}
-
-int kv_parse_amount(const char *s, struct kv_amount *amount)
-{
-	size_t len = strlen(s);
-	char digits[24];
-	int err;
-
-	if (!strcmp(s, "auto")) {
-		*amount = (struct kv_amount){ .unit = KV_AMOUNT_AUTO };
-		return 0;
-	}
-	if (!len || s[len - 1] != '%') {
-		amount->unit = KV_AMOUNT_BYTES;
-		return kv_parse_size(s, &amount->value);
-	}
-	if (len >= sizeof(digits))
-		return -ERANGE;
-	memcpy(digits, s, len);
-	digits[len - 1] = '\0';
-	amount->unit = KV_AMOUNT_PERCENT;
-	err = kv_parse_uint(digits, &amount->value);
-	if (err)
-		return err;
-	return amount->value < 1 || amount->value > 100 ? -ERANGE : 0;
-}
-
-char *kv_format_size(u64 bytes, char *buf, size_t len)
-{
-	static const char units[] = "KMGT";
-	int u = -1;
-
-	while (bytes && !(bytes & 1023) && u < 3) {
-		bytes >>= 10;
-		u++;
-	}
-	if (u < 0)
-		snprintf(buf, len, "%" PRIu64, bytes);
-	else
-		snprintf(buf, len, "%" PRIu64 "%c", bytes, units[u]);
-	return buf;
-}
-
 /* Index of @word in "a|b|c", or -1. */
 static int choice_index(const char *words, const char *word)
 {
@@ -127,9 +35,9 @@ static const char *kind_text(enum kv_opt_kind kind)
 {
 	switch (kind) {
 	case KV_OPT_size:
-		return "size: write bytes, or 64K, 256M, 80G";
+		return "size: write " KV_SIZE_TEXT;
 	case KV_OPT_amount:
-		return "size: write bytes, or 64K, 256M, 80G, a share of memory as 25%, or auto";
+		return "size: write " KV_SIZE_TEXT ", a share of memory as 25%, or auto";
 	default:
 		return "number: write decimal digits";
 	}
@@ -141,7 +49,7 @@ static int number_check(const struct kv_opt *o, int err, u64 v, const char *s,
 	char lo[24], hi[24];
 
 	if (err == -EINVAL) {
-		snprintf(text, len, "--%s: '%.40s' is no %s", o->name, s,
+		snprintf(text, len, "--%s: '%.40s' is not a valid %s", o->name, s,
 			 kind_text(o->kind));
 		return -EINVAL;
 	}

@@ -26,7 +26,8 @@
  * Kinds:
  *
  *	str	const char *	any text, not copied
- *	size	u64		bytes: 4096, 64K, 256M, 80G, 1T
+ *	size	u64		bytes: 4096, 64K, 256M, 60GiB, 1.5T; with KB, MB, GB
+ *				and TB powers of 1000
  *	amount	struct kv_amount  bytes, 25% of a total, or auto; the program
  *				knows the total and the rule of auto
  *	uint	u32		decimal
@@ -220,7 +221,13 @@ void kv_opts_completion(const struct kv_program *prog, FILE *out);
 void kv_opts_help_entry(const char *mark, const char *name, const char *meta,
 			const char *text, FILE *out);
 
-/* kv_parse_size() - "64M" to bytes: 0, -EINVAL, -ERANGE past 64 bits */
+/* Examples of sizes, for messages: "not a valid size: write ...". */
+#define KV_SIZE_TEXT	"64K, 256M, 60GiB"
+
+/*
+ * kv_parse_size() - "64M", "60GiB" or "1.5GB" to bytes: 0, -ERANGE past 64 bits,
+ * -EINVAL, also if it is no whole number of bytes
+ */
 int __must_check kv_parse_size(const char *s, u64 *bytes);
 
 /* kv_parse_amount() - "64M", "25%" or "auto": as kv_parse_size() */
@@ -231,5 +238,8 @@ int __must_check kv_parse_uint(const char *s, u64 *value);
 
 /* kv_format_size() - bytes for people, "64M" where it is exact; returns @buf */
 char *kv_format_size(u64 bytes, char *buf, size_t len);
+
+/* kv_format_near() - "56M or 64M", the multiples of @unit around @bytes, which is none */
+char *kv_format_near(u64 bytes, u64 unit, char *buf, size_t len);
 
 #endif /* KVMM_OPTS_H */

@@ -34,7 +34,7 @@ static int size_of(const char *s, u64 *bytes)
 		return 0;
 	if (!kv_parse_size(s, bytes) && *bytes)
 		return 0;
-	pr_err("%s: is no size: give bytes, with K, M, G or T behind", s);
+	pr_err("%s: not a valid size: write " KV_SIZE_TEXT, s);
 	return EX_USAGE;
 }
 

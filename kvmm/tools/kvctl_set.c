@@ -24,9 +24,10 @@ int cmd_set(struct kvctl *k, char **argv)
 		return kvctl_ask_admin(k, req, -1, &refused);
 	case -EINVAL:
 		if (strstr(argv[0], "sys/vm/") || strstr(argv[0], "events/"))
-			pr_err("%s: is no number", argv[1]);
+			pr_err("%s: not a valid number: write decimal digits",
+			       argv[1]);
 		else
-			pr_err("%s: is no size: give bytes, with K, M, G or T behind%s",
+			pr_err("%s: not a valid size: write " KV_SIZE_TEXT "%s",
 			       argv[1],
 			       strstr(argv[0], "pool/") ? "" : ", or max");
 		return EX_USAGE;

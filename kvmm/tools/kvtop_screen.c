@@ -144,7 +144,7 @@ static void send_line(struct ui *ui, struct poller *p)
 	err = kv_admin_set_request(ui->line, value, req, sizeof(req));
 	if (err == -EINVAL)
 		snprintf(ui->message, sizeof(ui->message),
-			 "%s: is no size: give bytes, with K, M, G or T behind, or max",
+			 "%s: not a valid size: write " KV_SIZE_TEXT ", or max",
 			 value);
 	else if (err)
 		snprintf(ui->message, sizeof(ui->message),

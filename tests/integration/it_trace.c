@@ -276,7 +276,7 @@ START_TEST(test_switches)
 	set("events/grant/enable", "2", 1, "out of bounds: 0 or 1");
 	set("events/enable", "18446744073709551615", 1, "out of bounds: 0 or 1");
 	set("events/grants/enable", "1", 1, "no such event");
-	set("events/grant/enable", "yes", EX_USAGE, "is no number");
+	set("events/grant/enable", "yes", EX_USAGE, "not a valid number");
 	set("events/grant", "1", EX_USAGE, "cannot be set");
 	want("events/grant/enable", "1\n");
 	want("events/enable", "X\n");

@@ -89,7 +89,7 @@ for program in 'kvmm --check-config' kvmm-hold; do
 	check "$program: sizes that do not fit" rc_is 78
 	run env KVMM_SPIN=x "$KVMM_BUILD"/$program --config "$work/kvmm.conf"
 	check "$program: environment" rc_is 64
-	check "$program: its name" says "KVMM_SPIN: 'x' is no number"
+	check "$program: its name" says "KVMM_SPIN: 'x' is not a valid number"
 done
 run "$hold" --config "$work/bad.conf" --nonsense
 check 'the command line is judged by kvmm, and first' says '^kvmm: error: --nonsense is no option'

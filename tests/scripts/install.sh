@@ -133,7 +133,7 @@ check 'kvctl check' says '^ok$'
 # A server, started in the same way.
 printf 'model = demo=%s\nport = 0\nthreads = 1\n' "$KVMM_TOP/tests/data/demo-model" >"$work/kvrt.conf"
 run env KVRT_SERVE_PORT=x "$dest$usr/bin/kvrt" serve --config "$work/kvrt.conf"
-check 'kvrt has the environment' says "KVRT_SERVE_PORT: 'x' is no number"
+check 'kvrt has the environment' says "KVRT_SERVE_PORT: 'x' is not a valid number"
 check 'and judges it' rc_is 64
 NOTIFY_SOCKET=$work/notify KVRT_PORT=tcp://1.2.3.4:5 \
 	"$dest$usr/bin/kvrt" serve --config "$work/kvrt.conf" 2>"$work/kvrt.log" </dev/null &

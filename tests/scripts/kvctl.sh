@@ -60,9 +60,9 @@ fails 'ls with two paths' 64 'ls: wrong number' ls a b
 fails 'status with a path' 64 'status: wrong number' status x
 fails 'explain without a sequence' 64 'explain: wrong number' explain
 fails 'evict without a domain' 64 'evict: wrong number' evict
-fails 'evict of no size' 64 'much: is no size' evict chat much
-fails 'evict of nothing' 64 '0: is no size' evict chat 0
-fails 'pin of no size' 64 'x: is no size' pin chat x
+fails 'evict of no size' 64 'much: not a valid size: write 64K, 256M, 60GiB$' evict chat much
+fails 'evict of nothing' 64 '0: not a valid size' evict chat 0
+fails 'pin of no size' 64 'x: not a valid size' pin chat x
 fails 'a log level too many' 64 'log_level: wrong number' log_level info warn
 fails 'no daemon, status' 69 'no daemon is here' status
 fails 'no daemon, --json' 69 'no daemon is here' --json clients
@@ -159,11 +159,11 @@ fi
 
 fails 'set without a value' 64 'set: wrong number of arguments' set domain/a/memory.max
 fails 'set of what cannot be' 64 'meminfo: cannot be set' set meminfo 1
-fails 'set to no size' 64 'x: is no size' set domain/a/memory.max x
+fails 'set to no size' 64 'x: not a valid size: write 64K, 256M, 60GiB, or max$' set domain/a/memory.max x
 fails 'set of no mark' 1 'memory.current: no such mark: give one of memory.min ' set domain/a/memory.current 1M
 fails 'set of no domain' 1 'chat: no such domain: see kvctl ls domain' \
 	set domain/chat/memory.max 1M
-fails 'a tunable to no number' 64 '10M: is no number' set sys/vm/swappiness 10M
+fails 'a tunable to no number' 64 '10M: not a valid number' set sys/vm/swappiness 10M
 fails 'a tunable out of bounds' 1 'sys/vm/swappiness: out of bounds: 0 to 200' set sys/vm/swappiness 201
 fails 'what is fixed' 1 'sys/vm/max_seqs: cannot be set' set sys/vm/max_seqs 5
 run "$kvctl" cat sys/vm/swappiness
@@ -175,7 +175,7 @@ check 'a tunable that was set' says '^150$'
 fails 'size of no pool' 1 'no such pool: gpu0' set pool/gpu7/size 1M
 fails 'size above the maximum' 1 'pool/gpu0: at most the 4096 kB of --pool-size' set pool/gpu0/size 1G
 fails 'size of nothing' 1 'pool/gpu0: give at least the 256 kB of one extent' set pool/gpu0/size 0
-fails 'size without one' 64 'max: is no size' set pool/gpu0/size max
+fails 'size without one' 64 'max: not a valid size' set pool/gpu0/size max
 run "$kvctl" set pool/gpu0/size 1100K
 check 'size' says '^pool/gpu0: size is set to 1024 kB of 4096 kB: GpuOffline in meminfo says how much is out of use$'
 run "$kvctl" cat pool/gpu0/size

@@ -253,7 +253,7 @@ key s 1 K Enter
 see 'set: refused' '^memory.max: out of bounds: give at least the [0-9]+ bytes of one block$'
 check 'set: unchanged' test "$("$kvctl" cat domain/alpha/memory.max)" = 'gpu0 33554432'
 key s x Enter
-see 'set: no size' '^x: is no size: '
+see 'set: no size' '^x: not a valid size: '
 key s C-u 'meminfo 1' Enter
 see 'set: cannot be' '^meminfo: cannot be set: '
 key s 1 Escape

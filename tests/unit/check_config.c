@@ -218,7 +218,7 @@ static const struct {
 	{ "loud =",		"write loud = yes" },
 	{ "loud = 1",		"loud: '1' is neither yes nor no" },
 	{ "room = \"1M\"",	"without quotes" },
-	{ "room = 1Q",		":1: room: '1Q' is no size: write bytes" },
+	{ "room = 1Q",		":1: room: '1Q' is not a valid size: write 64K" },
 	{ "room = 1K",		":1: room: 1K is out of range: give 4K to 1T" },
 	{ "nr-of = 101",	"give 1 to 100" },
 	{ "how = slow",		"how: 'slow' is none of exact|fast" },
@@ -245,7 +245,7 @@ START_TEST(test_wrong_elsewhere)
 
 	setenv("PROG_NR_OF", "many", 1);
 	ck_assert_int_eq(parse(""), -EINVAL);
-	ck_assert_str_eq(text, "PROG_NR_OF: 'many' is no number: write decimal digits");
+	ck_assert_str_eq(text, "PROG_NR_OF: 'many' is not a valid number: write decimal digits");
 	unsetenv("PROG_NR_OF");
 	ck_assert_int_eq(parse("--nr-of many"), -EINVAL);
 	f = fopen(file, "we");

@@ -126,7 +126,7 @@ static const struct {
 	{ "--what",		"--what" },
 	{ "--pat /a",		"--pat" },
 	{ "--room",		"--room wants a value" },
-	{ "--room 12Q",		"'12Q'" },
+	{ "--room 12Q",		"--room: '12Q' is not a valid size: write 64K, 256M, 60GiB" },
 	{ "--room -1",		"'-1'" },
 	{ "--room M",		"'M'" },
 	{ "--room=",		"''" },
@@ -136,8 +136,8 @@ static const struct {
 	{ "--room 18014398509481984K", "out of range" },
 	{ "--part 0%",		"1% to 100%" },
 	{ "--part 101%",	"4K to 1T, or 1% to 100%" },
-	{ "--part -5%",		"'-5%' is no size" },
-	{ "--part 5.5%",	"25%, or auto" },
+	{ "--part -5%",		"'-5%' is not a valid size" },
+	{ "--part 5.5%",	"write 64K, 256M, 60GiB, a share of memory as 25%, or auto" },
 	{ "--part 5%%",		"'5%%'" },
 	{ "--part %",		"'%'" },
 	{ "--part 5M%",		"'5M%'" },
@@ -152,7 +152,7 @@ static const struct {
 	{ "--part",		"--part wants a value" },
 	{ "--nr 0",		"1 to 100" },
 	{ "--nr 4294967297",	"out of range" },
-	{ "--nr 0x10",		"'0x10'" },
+	{ "--nr 0x10",		"'0x10' is not a valid number" },
 	{ "--nr 1.5",		"'1.5'" },
 	{ "--loud=yes",		"takes no value" },
 	{ "--how faster",	"exact|fast" },
@@ -228,10 +228,78 @@ START_TEST(test_sizes)
 	ck_assert_uint_eq(v, 3072);
 	ck_assert_int_eq(kv_parse_size("16777215T", &v), 0);
 	ck_assert_int_eq(kv_parse_size("16777216T", &v), -ERANGE);
+	ck_assert_int_eq(kv_parse_size("16777215.999999T", &v), -EINVAL);
+	ck_assert_int_eq(kv_parse_size("18446744073709551616", &v), -ERANGE);
+	ck_assert_int_eq(kv_parse_size("18446745TB", &v), -ERANGE);
 	ck_assert_str_eq(kv_format_size(64ull << 20, buf, sizeof(buf)), "64M");
 	ck_assert_str_eq(kv_format_size(1536, buf, sizeof(buf)), "1536");
 	ck_assert_str_eq(kv_format_size(0, buf, sizeof(buf)), "0");
 	ck_assert_str_eq(kv_format_size(1ull << 52, buf, sizeof(buf)), "4096T");
+}
+END_TEST
+
+/* Sizes as people write them; 0: not valid. */
+static const struct {
+	const char	*text;
+	u64		bytes;
+} written[] = {
+	{ "20g", 20ull << 30 },
+	{ "60GiB", 60ull << 30 },
+	{ "60gib", 60ull << 30 },
+	{ "64Mi", 64ull << 20 },
+	{ "1T", 1ull << 40 },
+	{ "2MB", 2000000 },
+	{ "3kB", 3000 },
+	{ "60GB", 60000000000 },
+	{ "1TB", 1000000000000 },
+	{ "512B", 512 },
+	{ "60 GiB", 60ull << 30 },
+	{ "1.5G", 3ull << 29 },
+	{ "0.015625T", 1ull << 34 },
+	{ "1.5KB", 1500 },
+	{ "2.0", 2 },
+	{ "1.0000000G", 0 },
+	{ "0.1G", 0 },
+	{ "1.0005KB", 0 },
+	{ "1.5", 0 },
+	{ ".5G", 0 },
+	{ "1.G", 0 },
+	{ "1.5.5G", 0 },
+	{ "1,5G", 0 },
+	{ "G", 0 },
+	{ "iB", 0 },
+	{ "5i", 0 },
+	{ "5Gi ", 0 },
+	{ "5GBi", 0 },
+	{ "5GG", 0 },
+	{ "5P", 0 },
+	{ "5  G", 0 },
+	{ "5 ", 0 },
+	{ " 5", 0 },
+	{ "+5", 0 },
+	{ "0x5", 0 },
+};
+
+START_TEST(test_written_sizes)
+{
+	u64 v = 0;
+	int err = kv_parse_size(written[_i].text, &v);
+
+	ck_assert_msg(err == (written[_i].bytes ? 0 : -EINVAL), "'%s': %d",
+		      written[_i].text, err);
+	ck_assert_msg(v == written[_i].bytes, "'%s': %llu", written[_i].text,
+		      (unsigned long long)v);
+}
+END_TEST
+
+/* The multiples on both sides; 0 is none. */
+START_TEST(test_near_sizes)
+{
+	char buf[80];
+
+	ck_assert_str_eq(kv_format_near(60000000000, 8 << 20, buf, sizeof(buf)),
+			 "57216M or 57224M");
+	ck_assert_str_eq(kv_format_near(3000, 4096, buf, sizeof(buf)), "4K");
 }
 END_TEST
 
@@ -324,6 +392,8 @@ int main(void)
 	tcase_add_test(tc, test_help_names_all);
 	tcase_add_test(tc, test_help_asked);
 	tcase_add_test(tc, test_sizes);
+	tcase_add_loop_test(tc, test_written_sizes, 0, ARRAY_SIZE(written));
+	tcase_add_test(tc, test_near_sizes);
 	tcase_add_test(tc, test_addrs);
 	tcase_add_test(tc, test_list);
 	suite_add_tcase(s, tc);

@@ -59,9 +59,9 @@ static const struct {
 	{ "abcdefghijklmnopqrstuvwxyz012345", "is no name" },
 	{ "a,frob=1", "--tenant a: 'frob' is no key" },
 	{ "a,clients", "--tenant a: clients wants a value" },
-	{ "a,clients=x", "--tenant a: clients: 'x' is no number" },
+	{ "a,clients=x", "--tenant a: clients: 'x' is not a valid number" },
 	{ "a,conns=0", "--tenant a: conns: 0 is out of range: give 1 to 256" },
-	{ "a,min=7Q", "--tenant a: min: '7Q' is no size" },
+	{ "a,min=7Q", "--tenant a: min: '7Q' is not a valid size" },
 };
 
 START_TEST(test_bad)

@@ -34,6 +34,21 @@ int config_options(struct setup *s)
 	return host_numa(s) || metrics_addr(s) ? -EINVAL : 0;
 }
 
+/* Is @bytes of --@name no multiple of an extent?  Then that has been logged. */
+static bool is_uneven(const struct setup *s, const char *name, u64 bytes)
+{
+	const u64 unit = s->opt.extent_size;
+	char size[32], ext[32], near[72];
+
+	if (!(bytes % unit))
+		return false;
+	pr_err("--%s %s is no multiple of --extent-size %s: give %s, or another --extent-size",
+	       name, kv_format_size(bytes, size, sizeof(size)),
+	       kv_format_size(unit, ext, sizeof(ext)),
+	       kv_format_near(bytes, unit, near, sizeof(near)));
+	return true;
+}
+
 /* config_check() - judge sizes together.  Return: 0 or a negative errno, logged */
 int config_check(struct setup *s)
 {
@@ -64,16 +79,10 @@ int config_check(struct setup *s)
 			return -EINVAL;
 		}
 	}
-	if (!s->pool_size || s->pool_size % o->extent_size) {
-		pr_err("--pool-size %s is no multiple of --extent-size %s: change either",
-		       pool, ext);
+	if (is_uneven(s, "pool-size", s->pool_size) ||
+	    is_uneven(s, "host-size", s->host_size) ||
+	    is_uneven(s, "area-max", o->area_max))
 		return -EINVAL;
-	}
-	if (s->host_size % o->extent_size || o->area_max % o->extent_size) {
-		pr_err("--host-size or --area-max is no multiple of --extent-size %s: change either",
-		       ext);
-		return -EINVAL;
-	}
 	if (o->overcommit == 1) {
 		pr_err("--overcommit 1 is not supported: give 0, by the prompt, or 2, by all of max_tokens");
 		return -EINVAL;
