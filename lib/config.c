@@ -17,10 +17,9 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "lib/opts_set.h"
+#include <kvmm/near.h>
 
-#define NEAR_MOST	3	/* letters in which a misspelt key may differ */
-#define NAME_MOST	40	/* longest key that is compared */
+#include "lib/opts_set.h"
 
 /**
  * struct reader - state of reading a file
@@ -99,44 +98,17 @@ static int refuse(const struct reader *r, const char *what)
 	return -EBADMSG;
 }
 
-/* Number of letters changed, added or left out; words of at most NAME_MOST. */
-static u32 distance(const char *a, const char *b)
-{
-	u32 row[NAME_MOST + 1], la = (u32)strlen(a), lb = (u32)strlen(b), i, j;
-
-	if (la > NAME_MOST || lb > NAME_MOST)
-		return UINT32_MAX;
-	for (j = 0; j <= lb; j++)
-		row[j] = j;
-	for (i = 1; i <= la; i++) {
-		u32 corner = row[0];
-
-		row[0] = i;
-		for (j = 1; j <= lb; j++) {
-			const u32 above = row[j];
-			const u32 swap = corner + (a[i - 1] != b[j - 1]);
-
-			row[j] = min(min(above, row[j - 1]) + 1, swap);
-			corner = above;
-		}
-	}
-	return row[lb];
-}
-
 /* The key closest to the misspelt @key, or NULL. */
 static const char *nearest(const struct kv_section *s, const char *key)
 {
-	const char *best = NULL;
-	u32 i, d, least = NEAR_MOST + 1;
+	struct kv_near n;
+	u32 i;
 
-	for (i = 0; i < s->nr; i++) {
-		d = distance(key, s->opts[i].name);
-		if (d < least && kv_config_has(s, &s->opts[i])) {
-			least = d;
-			best = s->opts[i].name;
-		}
-	}
-	return best;
+	kv_near_init(&n, key, strlen(key));
+	for (i = 0; i < s->nr; i++)
+		if (kv_config_has(s, &s->opts[i]))
+			kv_near_try(&n, s->opts[i].name);
+	return n.best;
 }
 
 static int refuse_key(const struct reader *r, const char *key)

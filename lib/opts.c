@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include <kvmm/near.h>
 #include <kvmm/opts.h>
 
 #include "lib/opts_set.h"
@@ -184,6 +185,36 @@ const struct kv_opt *kv_opt_find(const struct kv_opt *opts, u32 nr,
 	return NULL;
 }
 
+void kv_opt_unknown(const struct kv_program *prog, const char *arg, char *text,
+		    size_t len)
+{
+	const int dashes = (int)strspn(arg, "-");
+	const int n = (int)min(strcspn(arg, "="), (size_t)60);
+	const char *name = arg + dashes;
+	struct kv_near near;
+	u32 i;
+
+	for (i = 0; i < prog->nr_foreign; i++) {
+		if (strlen(prog->foreign[i].name) != (size_t)(n - dashes) ||
+		    strncmp(prog->foreign[i].name, name, (size_t)(n - dashes)))
+			continue;
+		snprintf(text, len, "unknown option %.*s: %s", n, arg,
+			 prog->foreign[i].here);
+		return;
+	}
+	kv_near_init(&near, name, (size_t)(n - dashes));
+	for (i = 0; i < prog->nr_opts; i++)
+		kv_near_try(&near, prog->opts[i].name);
+	kv_near_try(&near, "help");
+	kv_near_try(&near, "version");
+	if (near.best)
+		snprintf(text, len, "unknown option %.*s: did you mean --%s?",
+			 n, arg, near.best);
+	else
+		snprintf(text, len, "unknown option %.*s: see %s --help", n,
+			 arg, prog->name);
+}
+
 /* Set a value of the command line; it replaces those of other sources. */
 static int line_set(const struct kv_program *prog, struct kv_origin *from,
 		    void *values, const struct kv_opt *o, const char *s,
@@ -219,8 +250,7 @@ static int opt_take(const struct kv_program *prog, struct kv_origin *from,
 		return -ECANCELED;
 	o = kv_opt_find(prog->opts, prog->nr_opts, name, (size_t)(eq - name));
 	if (!o) {
-		snprintf(text, len, "%.60s is no option: see %s --help",
-			 argv[*i], prog->name);
+		kv_opt_unknown(prog, argv[*i], text, len);
 		return -EINVAL;
 	}
 	if (o->kind == KV_OPT_flag) {
@@ -258,6 +288,23 @@ int kv_opts_default(const struct kv_opt *opts, u32 nr, void *values, char *text,
 	return 0;
 }
 
+/* Name the key that the unknown @word may mean. */
+static void key_unknown(const struct kv_opt *opts, u32 nr, const char *word,
+			char *text, size_t len)
+{
+	struct kv_near near;
+	u32 i;
+
+	kv_near_init(&near, word, strlen(word));
+	for (i = 0; i < nr; i++)
+		kv_near_try(&near, opts[i].name);
+	if (near.best)
+		snprintf(text, len, "unknown key '%.40s': did you mean %s?",
+			 word, near.best);
+	else
+		snprintf(text, len, "unknown key '%.40s': see --help", word);
+}
+
 static int key_set(const struct kv_opt *opts, u32 nr, void *values, char *word,
 		   char *text, size_t len)
 {
@@ -269,9 +316,13 @@ static int key_set(const struct kv_opt *opts, u32 nr, void *values, char *word,
 		*eq = '\0';
 	for (i = 0; i < nr && strcmp(opts[i].name, word); i++)
 		;
-	if (i == nr || !eq) {
-		snprintf(text, len, i == nr ? "'%.40s' is no key: see --help" :
-			 "%.40s wants a value: write KEY=VALUE", word);
+	if (i == nr) {
+		key_unknown(opts, nr, word, text, len);
+		return -EINVAL;
+	}
+	if (!eq) {
+		snprintf(text, len, "%.40s wants a value: write KEY=VALUE",
+			 word);
 		return -EINVAL;
 	}
 	err = kv_opt_set(&opts[i], values, eq + 1, text, len);

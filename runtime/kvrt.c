@@ -22,6 +22,8 @@
 #include <stdio.h>
 #include <unistd.h>
 
+#include <kvmm/near.h>
+
 #include "runtime/cli/cli.h"
 
 static int (* const runs[])(int argc, char **argv) = {
@@ -74,6 +76,22 @@ static void fill_standard_fds(void)
 			return;
 }
 
+static int no_command(const char *name)
+{
+	struct kv_near near;
+	u32 i;
+
+	kv_near_init(&near, name, strlen(name));
+	for (i = 0; i < ARRAY_SIZE(commands); i++)
+		kv_near_try(&near, commands[i].name);
+	if (near.best)
+		pr_err("'%.60s' is no command: did you mean kvrt %s?", name,
+		       near.best);
+	else
+		pr_err("'%.60s' is no command: see kvrt --help", name);
+	return EX_USAGE;
+}
+
 int main(int argc, char **argv)
 {
 	static char help[] = "--help";
@@ -107,6 +125,5 @@ int main(int argc, char **argv)
 	for (i = 0; i < ARRAY_SIZE(commands); i++)
 		if (!strcmp(name, commands[i].name))
 			return runs[i](argc - 1, argv + 1);
-	pr_err("'%.60s' is no command: see kvrt --help", name);
-	return EX_USAGE;
+	return no_command(name);
 }

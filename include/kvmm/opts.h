@@ -140,6 +140,16 @@ struct kv_command {
 };
 
 /**
+ * struct kv_foreign - an option of a similar program, which this one does not have
+ * @name: without the dashes
+ * @here: the way to the same, for the message, without full stop
+ */
+struct kv_foreign {
+	const char	*name;
+	const char	*here;
+};
+
+/**
  * struct kv_program - the description of a program
  * @name:     of the program
  * @brief:    a few words about it; NULL: it has no manual page
@@ -147,6 +157,7 @@ struct kv_command {
  * @operands: operands after the options, as usage text; NULL: none
  * @about:    one paragraph
  * @opts:     @nr_opts of them
+ * @foreign:  @nr_foreign of them; may be NULL
  * @exits:    @nr_exits of them; may be NULL
  * @commands: @nr_commands of them; may be NULL
  * @more:     prints the end of --help; may be NULL
@@ -160,6 +171,8 @@ struct kv_program {
 	const char		*about;
 	const struct kv_opt	*opts;
 	u32			nr_opts;
+	const struct kv_foreign	*foreign;
+	u32			nr_foreign;
 	const struct kv_exit	*exits;
 	u32			nr_exits;
 	const struct kv_command	*commands;
@@ -195,6 +208,10 @@ int __must_check kv_opts_parse(const struct kv_program *prog, void *values,
 int __must_check kv_opts_parse_keys(const struct kv_opt *opts, u32 nr,
 				    void *values, char *spec, char *text,
 				    size_t len);
+
+/* kv_opt_unknown() - a line about the unknown option @arg, dashes and value included */
+void kv_opt_unknown(const struct kv_program *prog, const char *arg, char *text,
+		    size_t len);
 
 /* kv_opts_help() - print the text of --help */
 void kv_opts_help(const struct kv_program *prog, FILE *out);

@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <kvmm/log.h>
+#include <kvmm/near.h>
 #include <kvmm/rundir.h>
 #include <kvmm/version.h>
 #include <uapi/kvmm.h>
@@ -330,10 +331,18 @@ static const char *verb_of_path(struct kvctl *k, const char *name)
 static int no_command(struct kvctl *k, const char *name)
 {
 	const char *verb = verb_of_path(k, name);
+	struct kv_near near;
+	u32 i;
 
+	kv_near_init(&near, name, strlen(name));
+	for (i = 0; i < ARRAY_SIZE(commands); i++)
+		kv_near_try(&near, commands[i].name);
 	if (verb)
 		pr_err("'%.60s' is no command: did you mean kvctl %s %.60s?",
 		       name, verb, name);
+	else if (near.best)
+		pr_err("'%.60s' is no command: did you mean kvctl %s?", name,
+		       near.best);
 	else
 		pr_err("'%.60s' is no command: see kvctl help", name);
 	return EX_USAGE;

@@ -72,6 +72,63 @@
 }
 
 /*
+ * Options of vllm serve that kvrt serve does not have.  Documentation/server.md has
+ * this table, and a test looks for every option that it names.
+ */
+#define CLI_FOREIGN(x)							\
+	x("gpu-memory-utilization",					\
+	  "the memory belongs to the daemon: give kvmm-hold --pool-size SIZE, 80% or auto; of it, --memory-max limits one model") \
+	x("kv-cache-memory-bytes",					\
+	  "the memory belongs to the daemon: give kvmm-hold --pool-size SIZE; of it, --memory-max limits one model") \
+	x("num-gpu-blocks-override",					\
+	  "the memory belongs to the daemon: give kvmm-hold --pool-size SIZE") \
+	x("swap-space",							\
+	  "host memory belongs to the daemon: give kvmm-hold --host-size SIZE, and kvctl swapon for files") \
+	x("kv-offloading-size",						\
+	  "host memory belongs to the daemon: give kvmm-hold --host-size SIZE, and kvctl swapon for files") \
+	x("cpu-offload-gb",						\
+	  "weights lie where the model runs: leave it out, or take --backend host") \
+	x("preemption-mode",						\
+	  "the daemon chooses between swap and recomputation: kvmm-hold --swappiness N") \
+	x("tensor-parallel-size", "a model runs on one GPU: leave it out") \
+	x("pipeline-parallel-size", "a model runs on one GPU: leave it out") \
+	x("data-parallel-size",						\
+	  "a model runs on one GPU: leave it out, and start a server on each") \
+	x("max-num-seqs",						\
+	  "give --max-seqs N, sequences that have memory, or --max-batch N, those of one step") \
+	x("max-num-batched-tokens", "give --chunk N, tokens of one prompt in a step") \
+	x("block-size", "give --block-tokens 16, 32 or 64")		\
+	x("enable-prefix-caching", "prefixes are always cached: leave it out") \
+	x("no-enable-prefix-caching",					\
+	  "prefixes are always cached, in memory that has no other use: leave it out") \
+	x("enable-chunked-prefill",					\
+	  "long prompts are always computed in chunks: leave it out")	\
+	x("scheduling-policy",						\
+	  "requests have a priority always; for those of one priority give --schedule fcfs or prefix") \
+	x("quantization",						\
+	  "weights are used in the type of their files: leave it out; KV alone can be smaller, by --kv-cache-dtype fp8") \
+	x("trust-remote-code", "no code of a model folder is run: leave it out") \
+	x("download-dir", "nothing is downloaded: give the folder of the model") \
+	x("revision", "nothing is downloaded: give the folder of the model") \
+	x("tokenizer", "the tokenizer is that of the model folder: put its files there") \
+	x("tokenizer-mode", "the tokenizer is that of the model folder: leave it out") \
+	x("generation-config",						\
+	  "generation_config.json of the model folder is used: leave it out") \
+	x("enforce-eager", "nothing is compiled at start: leave it out") \
+	x("seed", "each request has a seed of its own: leave it out")	\
+	x("device", "give --backend host or cuda")			\
+	x("disable-log-requests",					\
+	  "requests that succeed are logged with --log-level debug alone: leave it out") \
+	x("enable-log-requests", "give --log-level debug")		\
+	x("uvicorn-log-level", "give --log-level")			\
+	x("api-server-count", "give --loops N, threads that read and write") \
+	x("uds", "give --unix PATH --unix-only")			\
+	x("ssl-keyfile", "a reverse proxy has to do TLS: leave it out")	\
+	x("ssl-certfile", "a reverse proxy has to do TLS: leave it out") \
+	x("speculative-config", "there is no speculative decoding: leave it out") \
+	x("enable-lora", "there are no adapters: give a model with merged weights")
+
+/*
  * The GPU failed during use, and is lost to this process; another process may
  * use it.  sysexits.h has no code for that.
  */
@@ -93,11 +150,13 @@
 
 enum {
 #define x(code, text) + 1
-	CLI_NR_EXITS = 0 CLI_EXITS(x)
+	CLI_NR_EXITS = 0 CLI_EXITS(x),
+	CLI_NR_FOREIGN = 0 CLI_FOREIGN(x),
 #undef x
 };
 
 extern const struct kv_exit cli_exits[CLI_NR_EXITS];
+extern const struct kv_foreign cli_foreign[CLI_NR_FOREIGN];
 
 extern const struct kv_program cli_generate_program;
 extern const struct kv_program cli_serve_program;

@@ -52,7 +52,7 @@ int cli_parse(const struct kv_program *prog, const char * const *shorts,
 			i += takes_next(prog, argv[i]);
 		} else if (argv[i][0] == '-' && argv[i][1] &&
 			   strcmp(argv[i], "-h") && !strchr(argv[i], ' ')) {
-			pr_err("%.60s is no option: see %s --help; a prompt that begins with a dash goes behind --",
+			pr_err("unknown option %.60s: see %s --help; a prompt that begins with a dash goes behind --",
 			       argv[i], prog->name);
 			return EX_USAGE;
 		}

@@ -305,7 +305,7 @@ START_TEST(test_bad_begins)
 	j = serve_with(demo_model(), "--port", "70000");
 	expect_line(&j, 64, "--port", "65535");
 	j = serve_with(demo_model(), "--ports", "1");
-	expect_line(&j, 64, "ports", "--help");
+	expect_line(&j, 64, "--ports", "did you mean --port?");
 	j = job_start(&rig, "kvrt", "serve", NULL);
 	expect_line(&j, 64, "model folder", "MODEL_DIR");
 	j = job_start(&rig, "kvrt", "serve", demo_model(), "--port", "0",

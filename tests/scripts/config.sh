@@ -92,7 +92,7 @@ for program in 'kvmm --check-config' kvmm-hold; do
 	check "$program: its name" says "KVMM_SPIN: 'x' is not a valid number"
 done
 run "$hold" --config "$work/bad.conf" --nonsense
-check 'the command line is judged by kvmm, and first' says '^kvmm: error: --nonsense is no option'
+check 'the command line is judged by kvmm, and first' says '^kvmm: error: unknown option --nonsense: see kvmm --help'
 run "$KVMM_BUILD/kvmm" --check-config "$work/missing"
 check 'a file that is named is there' rc_is 78
 run env KVMM_CONFIG="$work/bad.conf" "$KVMM_BUILD/kvmm" --arena-layout

@@ -52,6 +52,7 @@ fails 'a path too long' 64 'longer than 107 bytes' --socket "/$(printf 'a%.0s' {
 # ---- wrong arguments
 fails 'no command' 64 'see kvctl help'
 fails 'unknown command' 64 "'frobnicate' is no command: see" frobnicate
+fails 'misspelt command' 64 "'staus' is no command: did you mean kvctl status\?$" staus
 fails 'cat without path' 64 'cat: wrong number of arguments: kvctl cat PATH' cat
 fails 'check with a path' 64 'wrong number of arguments: kvctl check$' check meminfo
 fails 'a path and no command' 64 "no command: did you mean kvctl cat sys/vm/pool_bytes\?" \

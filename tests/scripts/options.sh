@@ -133,39 +133,27 @@ same 'keys of the file in its page'
 # programs are listed here.
 cat >"$work/others" <<-'EOF'
 	--add
-	--block-size
 	--collector
 	--crash
-	--enable-chunked-prefill
-	--enable-lora
-	--enable-prefix-caching
 	--events
 	--first
-	--gpu-memory-utilization
 	--jobs
-	--kv-cache-memory-bytes
-	--kv-offloading-size
 	--last
 	--list
-	--max-num-batched-tokens
-	--max-num-seqs
 	--no-create-home
 	--now
 	--path
 	--print-completion
 	--print-config
 	--print-man
-	--quantization
-	--scheduling-policy
 	--seeds
 	--shell
 	--system
-	--tensor-parallel-size
 	--tiny
-	--tool-call-parser
-	--uds
 	--unix-socket
 EOF
+# check_server_doc compares this table with kvrt serve.
+sed -nE '/^\| vllm serve/,/^$/s/^\| `(--[a-z-]+)`.*/\1/p' "$KVMM_TOP/Documentation/server.md" >>"$work/others"
 cat "$KVMM_TOP"/README.md "$KVMM_TOP"/Documentation/*.md "$KVMM_TOP"/Documentation/measurements/*.md |
 	grep -oE '(^|[^A-Za-z0-9-])--[a-z][a-z0-9]*(-[a-z0-9]+)*([^a-z0-9-]|$)' |
 	grep -oE -- '--[a-z0-9-]+' | sort -u >"$work/docs"

@@ -29,10 +29,15 @@ static const struct kv_opt table[] = {
 
 static const struct kv_exit exits[] = { { 64, "a wrong option" } };
 
+static const struct kv_foreign foreign[] = {
+	{ "borrow", "not here: give --room" },
+};
+
 static struct kv_program prog = {
 	.name = "prog", .operands = "[FILE]...", .about = "Tests options.",
 	.opts = table, .nr_opts = ARRAY_SIZE(table),
 	.exits = exits, .nr_exits = ARRAY_SIZE(exits),
+	.foreign = foreign, .nr_foreign = ARRAY_SIZE(foreign),
 };
 
 static struct test_opts o;
@@ -123,8 +128,14 @@ static const struct {
 	const char *line;
 	const char *says;
 } wrong[] = {
-	{ "--what",		"--what" },
-	{ "--pat /a",		"--pat" },
+	{ "--what",		"unknown option --what: see prog --help" },
+	{ "--pat /a",		"unknown option --pat: did you mean --path?" },
+	{ "--rooms=64M",	"unknown option --rooms: did you mean --room?" },
+	{ "--hlep",		"unknown option --hlep: did you mean --help?" },
+	{ "--x",		"unknown option --x: see prog --help" },
+	{ "--=3",		"unknown option --: see prog --help" },
+	{ "--borrow 3",		"unknown option --borrow: not here: give --room" },
+	{ "--borro 3",		"unknown option --borro: see prog --help" },
 	{ "--room",		"--room wants a value" },
 	{ "--room 12Q",		"--room: '12Q' is not a valid size: write 64K, 256M, 60GiB" },
 	{ "--room -1",		"'-1'" },

@@ -9,6 +9,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <kvmm/kvmm_options.h>
+
 #include "runtime/cli/cli.h"
 #include "runtime/server/fields.h"
 #include "runtime/server/route.h"
@@ -57,6 +59,86 @@ START_TEST(test_help)
 	fclose(f);
 	page_has(help, "text");
 	free(help);
+}
+END_TEST
+
+/* Append @text with its options in the letters of code. */
+static void text_coded(struct text *t, const char *text)
+{
+	const char *dash, *end;
+
+	for (; (dash = strstr(text, "--")); text = end) {
+		end = dash + strspn(dash, "-abcdefghijklmnopqrstuvwxyz");
+		text_printf(t, "%.*s`%.*s`", (int)(dash - text), text,
+			    (int)(end - dash), dash);
+	}
+	text_puts(t, text);
+}
+
+START_TEST(test_foreign_table)
+{
+	struct text t = { 0 };
+	u32 i;
+
+	text_puts(&t, "| vllm serve | here |\n|---|---|\n");
+	for (i = 0; i < CLI_NR_FOREIGN; i++) {
+		text_printf(&t, "| `--%s` | ", cli_foreign[i].name);
+		text_coded(&t, cli_foreign[i].here);
+		text_puts(&t, " |\n");
+	}
+	text_add(&t, "", 1);
+	page_has(t.p, "table");
+	text_free(&t);
+}
+END_TEST
+
+static bool is_option(const struct kv_opt *opts, u32 nr, const char *name,
+		      size_t len)
+{
+	u32 i;
+
+	for (i = 0; i < nr; i++)
+		if (strlen(opts[i].name) == len && !memcmp(opts[i].name, name, len))
+			return true;
+	return false;
+}
+
+/* An option of vLLM is none here, and each option that its line names is one. */
+START_TEST(test_foreign)
+{
+	const struct kv_opt *opts = cli_serve_program.opts;
+	const u32 nr = cli_serve_program.nr_opts;
+	const char *p, *here;
+	size_t n;
+	u32 i;
+
+	for (i = 0; i < CLI_NR_FOREIGN; i++) {
+		const char *name = cli_foreign[i].name;
+
+		ck_assert_msg(!is_option(opts, nr, name, strlen(name)), "%s",
+			      name);
+		here = cli_foreign[i].here;
+		for (p = here; (p = strstr(p, "--")); p += n) {
+			p += 2;
+			n = strspn(p, "-abcdefghijklmnopqrstuvwxyz");
+			ck_assert_msg(is_option(opts, nr, p, n) ||
+				      (strstr(here, "kvmm-hold") &&
+				       is_option(kvmm_opts, KVMM_NR_OPTS, p, n)),
+				      "%s: --%.*s is no option", name, (int)n, p);
+		}
+	}
+}
+END_TEST
+
+START_TEST(test_foreign_line)
+{
+	static char *argv[] = { (char *)"kvrt serve",
+				(char *)"--gpu-memory-utilization=0.9", NULL };
+	char values[8192], text[300];
+
+	ck_assert_int_eq(kv_opts_parse(&cli_serve_program, values, 2, argv, text,
+				       sizeof(text)), -EINVAL);
+	ck_assert_str_eq(text, "unknown option --gpu-memory-utilization: the memory belongs to the daemon: give kvmm-hold --pool-size SIZE, 80% or auto; of it, --memory-max limits one model");
 }
 END_TEST
 
@@ -157,6 +239,9 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_help);
+	tcase_add_test(tc, test_foreign_table);
+	tcase_add_test(tc, test_foreign);
+	tcase_add_test(tc, test_foreign_line);
 	tcase_add_test(tc, test_fields);
 	tcase_add_test(tc, test_tokens);
 	tcase_add_test(tc, test_paths);

@@ -57,7 +57,8 @@ static const struct {
 	{ "a/b", "--tenant: 'a/b' is no name" },
 	{ "a.sock", "--tenant: 'a.sock' is no name" },
 	{ "abcdefghijklmnopqrstuvwxyz012345", "is no name" },
-	{ "a,frob=1", "--tenant a: 'frob' is no key" },
+	{ "a,frob=1", "--tenant a: unknown key 'frob': see --help" },
+	{ "a,wieght=1", "--tenant a: unknown key 'wieght': did you mean weight?" },
 	{ "a,clients", "--tenant a: clients wants a value" },
 	{ "a,clients=x", "--tenant a: clients: 'x' is not a valid number" },
 	{ "a,conns=0", "--tenant a: conns: 0 is out of range: give 1 to 256" },
@@ -94,7 +95,7 @@ START_TEST(test_user_quota)
 	/* A user has no socket. */
 	ck_assert_int_eq(tenant_quota_parse(&q, "mode=0600", why, sizeof(why)),
 			 -EINVAL);
-	ck_assert_str_eq(why, "--user-quota: 'mode' is no key: see --help");
+	ck_assert_str_eq(why, "--user-quota: unknown key 'mode': see --help");
 }
 END_TEST
 
