@@ -26,6 +26,9 @@ static void put_text(const char *s, bool fresh, FILE *out)
 		case '\'':
 			fputs("\\(aq", out);
 			break;
+		case '|':
+			fputs("|\\:", out);	/* a line may end here */
+			break;
 		case '^':
 			fputs("\\(ha", out);
 			break;

@@ -34,8 +34,6 @@ static int load(struct bench_engine *e, const char *dir)
 	const struct bench_engine_opts *o = e->o;
 	const u32 batch = max(o->max_batch, MODEL_MAX_ROWS);
 	struct model_opts mo = {
-		.dtype = o->dtype ? MODEL_BF16 : MODEL_F32,
-		.kv_type = o->kv_cache_dtype,
 		.mode = o->mode ? MODEL_EXACT : MODEL_FAST,
 		.kernel = kernels[o->kernels],
 		.nr_threads = o->threads,
@@ -48,6 +46,7 @@ static int load(struct bench_engine *e, const char *dir)
 	struct model_error err;
 	int ret;
 
+	cli_types(o->dtype, o->kv_cache_dtype, &mo);
 	ret = cli_folder(dir);
 	if (ret)
 		return ret;

@@ -18,8 +18,8 @@
 	  "print no more on stderr than errors")			\
 	x(flag, warm, "warm-cache", NULL, 0, 0, NULL,			\
 	  "use the prefix cache that earlier runs left; else each run begins with an empty one") \
-	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
-	  "type of activations")					\
+	x(choice, dtype, "dtype", "auto", 0, 0, CLI_DTYPES,		\
+	  CLI_DTYPE_TEXT)						\
 	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
 	  "exact gives the same bits in any batch")	\
 	x(choice, kernels, "kernels", "auto", 0, 0, "auto|cpu|ref",	\

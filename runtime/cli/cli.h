@@ -31,12 +31,21 @@
 	"implementation of the arithmetic; ref is slow and plain; null computes nothing, to measure the rest"
 
 /*
- * Type of KV, source and place of weights; choices as in enum model_kv_type and
- * enum model_weights_use.
+ * Choices of --dtype and --kv-cache-dtype, for cli_types(); the longer names are
+ * those of vLLM.
+ */
+#define CLI_DTYPES	"auto|f32|bf16|float32|float|bfloat16|float16|half"
+#define CLI_DTYPE_TEXT							\
+	"type of activations and, by default, of KV; auto: that of the model; float16 is for KV alone, with activations in f32"
+#define CLI_KV_DTYPES							\
+	"auto|f32|bf16|f16|fp8|int8|float32|bfloat16|float16|fp8_e4m3"
+
+/*
+ * Type of KV, source and place of weights; choices as in enum model_weights_use.
  */
 #define CLI_MODEL_OPTS(x)						\
 	x(choice, kv_cache_dtype, "kv-cache-dtype", "auto", 0, 0,	\
-	  "auto|f32|bf16|f16|fp8|int8",					\
+	  CLI_KV_DTYPES,						\
 	  "type of KV in the blocks; auto: that of --dtype; fp8 is e4m3; fp8 and int8 have a scale for each head and token, made as they are written") \
 	x(choice, backend, "backend", "auto", 0, 0, "auto|host|cuda",	\
 	  "where the model runs: cuda is a GPU, host the CPU; auto takes the one that the daemon's pool is on") \
@@ -202,6 +211,9 @@ int cli_whole(const char *name, const char *text, u64 hi, u64 *out);
  * Warns, in one line, of kernels that compute nothing.
  */
 const char *cli_kernel(u32 choice);
+
+/* cli_types() - set the types that --dtype and --kv-cache-dtype choose */
+void cli_types(u32 dtype, u32 kv, struct model_opts *mo);
 
 /**
  * cli_folder() - check that MODEL_DIR is a folder, and not a prompt without one

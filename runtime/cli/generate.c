@@ -63,8 +63,8 @@
 	  "print one JSON object for each finished sample instead of text") \
 	x(flag, quiet, "quiet", NULL, 0, 0, NULL,			\
 	  "print no more on stderr than errors")			\
-	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
-	  "type of activations; see --domain")			\
+	x(choice, dtype, "dtype", "auto", 0, 0, CLI_DTYPES,		\
+	  CLI_DTYPE_TEXT "; see --domain")			\
 	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
 	  "exact gives the same bits in any batch and after any preemption; see --domain") \
 	x(choice, kernels, "kernels", "auto", 0, 0, CLI_KERNELS,	\
@@ -308,8 +308,6 @@ static int load(struct generate *g)
 {
 	const u32 batch = max(g->o.max_batch, MODEL_MAX_ROWS);
 	struct model_opts mo = {
-		.dtype = g->o.dtype ? MODEL_BF16 : MODEL_F32,
-		.kv_type = g->o.kv_cache_dtype,
 		.mode = g->o.mode ? MODEL_EXACT : MODEL_FAST,
 		.kernel = cli_kernel(g->o.kernels),
 		.nr_threads = g->o.threads,
@@ -322,6 +320,7 @@ static int load(struct generate *g)
 	struct model_error err;
 	int ret;
 
+	cli_types(g->o.dtype, g->o.kv_cache_dtype, &mo);
 	ret = cli_folder(g->dir);
 	if (ret)
 		return ret;

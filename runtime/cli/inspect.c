@@ -23,8 +23,8 @@
 	  "print one JSON object instead of text")			\
 	x(size, pool_size, "pool-size", "1G", 1, 0, "SIZE",		\
 	  "pool to reckon with, as given to kvmm")			\
-	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
-	  "type of activations")					\
+	x(choice, dtype, "dtype", "auto", 0, 0, CLI_DTYPES,		\
+	  CLI_DTYPE_TEXT)						\
 	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
 	  "numeric mode, which says whether weights may be packed")	\
 	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
@@ -306,8 +306,6 @@ static int inspect(const struct inspect_opts *o, const char *dir)
 {
 	static const u32 block_tokens[] = { 16, 32, 64 };
 	struct model_opts mo = {
-		.dtype = o->dtype ? MODEL_BF16 : MODEL_F32,
-		.kv_type = o->kv_cache_dtype,
 		.mode = o->mode ? MODEL_EXACT : MODEL_FAST,
 		.max_len = o->max_model_len,
 		.dummy = o->load_format,
@@ -322,6 +320,7 @@ static int inspect(const struct inspect_opts *o, const char *dir)
 	struct model *model;
 	int ret;
 
+	cli_types(o->dtype, o->kv_cache_dtype, &mo);
 	cli_backend_judged(o->backend, &mo);
 	ret = model_load(dir, &mo, &model, &err);
 	if (ret) {

@@ -122,6 +122,31 @@ const char *cli_kernel(u32 choice)
 	return names[choice];
 }
 
+void cli_types(u32 dtype, u32 kv, struct model_opts *mo)
+{
+	static const struct {
+		enum model_dtype	type;
+		enum model_kv_type	kv;
+	} types[] = {
+		{ MODEL_DTYPE_AUTO, MODEL_KV_AUTO },
+		{ MODEL_F32, MODEL_KV_AUTO },
+		{ MODEL_BF16, MODEL_KV_AUTO },
+		{ MODEL_F32, MODEL_KV_AUTO },
+		{ MODEL_F32, MODEL_KV_AUTO },
+		{ MODEL_BF16, MODEL_KV_AUTO },
+		{ MODEL_F32, MODEL_KV_F16 },
+		{ MODEL_F32, MODEL_KV_F16 },
+	};
+	static const enum model_kv_type kv_types[] = {
+		MODEL_KV_AUTO, MODEL_KV_F32, MODEL_KV_BF16, MODEL_KV_F16,
+		MODEL_KV_FP8, MODEL_KV_INT8, MODEL_KV_F32, MODEL_KV_BF16,
+		MODEL_KV_F16, MODEL_KV_FP8,
+	};
+
+	mo->dtype = types[dtype].type;
+	mo->kv_type = kv ? kv_types[kv] : types[dtype].kv;
+}
+
 int cli_folder(const char *dir)
 {
 	char shown[64];

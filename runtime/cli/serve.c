@@ -71,8 +71,8 @@
 	  "/ready answers 503 when requests wait and no step ended for this long") \
 	x(uint, priority, "priority", "100", 0, 1 << 30, "N",		\
 	  "of requests that give none; a request's own is subtracted, so that lower is earlier; kvrt generate has 0") \
-	x(choice, dtype, "dtype", "f32", 0, 0, "f32|bf16",		\
-	  "type of activations")					\
+	x(choice, dtype, "dtype", "auto", 0, 0, CLI_DTYPES,		\
+	  CLI_DTYPE_TEXT)						\
 	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
 	  "exact gives the same bits in any batch and after any preemption") \
 	x(choice, kernels, "kernels", "auto", 0, 0, CLI_KERNELS,	\
@@ -192,10 +192,7 @@ static int parse(int argc, char **argv, int *nr)
 static struct model_opts model_opts(const struct serve_opts *o)
 {
 	const u32 batch = max(o->max_batch, MODEL_MAX_ROWS);
-
-	return (struct model_opts){
-		.dtype = o->dtype ? MODEL_BF16 : MODEL_F32,
-		.kv_type = o->kv_cache_dtype,
+	struct model_opts mo = {
 		.mode = o->mode ? MODEL_EXACT : MODEL_FAST,
 		.kernel = cli_kernel(o->kernels),
 		.nr_threads = o->threads,
@@ -205,6 +202,9 @@ static struct model_opts model_opts(const struct serve_opts *o)
 		.weights = o->weights,
 		.no_draws = o->draw,
 	};
+
+	cli_types(o->dtype, o->kv_cache_dtype, &mo);
+	return mo;
 }
 
 static struct engine_opts engine_opts(const struct serve_opts *o)

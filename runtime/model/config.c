@@ -219,18 +219,39 @@ static void config_read_opt(struct mj_file *f, struct model_config *cfg)
 
 #define DEF_INIT_RANGE	0.02
 
+static const struct {
+	const char	*name;
+	enum kern_dtype	type;
+} config_types[] = {
+	{ "float32", KERN_F32 },
+	{ "bfloat16", KERN_BF16 },
+	{ "float16", KERN_F16 },
+};
+
+static void config_read_type(struct mj_file *f, struct model_config *cfg)
+{
+	const char *type = mj_str(f, f->root, "torch_dtype");
+	const char *newer = mj_str(f, f->root, "dtype");
+	u32 i;
+
+	if (newer)
+		type = newer;
+	for (i = 0; type && i < ARRAY_SIZE(config_types); i++) {
+		if (strcmp(type, config_types[i].name))
+			continue;
+		cfg->type = config_types[i].type;
+		cfg->says_type = true;
+	}
+}
+
 /* Type and spread of weights, for made-up ones. */
 static void config_read_made_up(struct mj_file *f, struct model_config *cfg)
 {
 	double range = DEF_INIT_RANGE;
-	const char *type = mj_str(f, f->root, "torch_dtype");
-	const char *newer = mj_str(f, f->root, "dtype");
 
-	cfg->file_type = KERN_F32;
-	if (newer)
-		type = newer;
-	if (type && (!strcmp(type, "bfloat16") || !strcmp(type, "float16")))
-		cfg->file_type = KERN_BF16;
+	config_read_type(f, cfg);
+	cfg->file_type = cfg->says_type && cfg->type != KERN_F32 ? KERN_BF16 :
+								   KERN_F32;
 	mj_real(f, f->root, "init_std", 0, 1e6, &range);
 	mj_real(f, f->root, "initializer_range", 0, 1e6, &range);
 	cfg->init_range = range < 1e-4 || range > 1e4 ? DEF_INIT_RANGE : range;

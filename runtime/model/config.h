@@ -101,6 +101,7 @@ enum weight_layout {
  * @two_ropes:	local layers have a different position encoding
  * @rope:	position encoding
  * @rope_local:	the same for local layers; equals @rope without @two_ropes
+ * @type:	type that the file names, if @says_type: f32, bf16 or f16
  * @file_type:	type of weights in the file, for made-up weights
  * @init_range:	spread of made-up weights
  * @bos_id:	id of the token that starts a text, -1: none
@@ -140,6 +141,8 @@ struct model_config {
 	bool			two_ropes;
 	struct rope_config	rope;
 	struct rope_config	rope_local;
+	enum kern_dtype		type;
+	bool			says_type;
 	enum kern_dtype		file_type;
 	float			init_range;
 	s32			bos_id;

@@ -88,6 +88,11 @@ struct model {
 	char			*dir;
 };
 
+/* ---- choose.c ---- */
+
+/* Put types that fit the model in the place of MODEL_DTYPE_AUTO. */
+void model_choose_types(const struct model *m, struct model_opts *o);
+
 /* ---- work.c ---- */
 
 /*

@@ -323,7 +323,7 @@ static int model_build(struct model *m, const struct model_opts *o,
 int model_load(const char *dir, const struct model_opts *opts,
 	       struct model **out, struct model_error *err)
 {
-	const struct model_opts defaults = { 0 };
+	struct model_opts chosen = { 0 };
 	struct model *m;
 	int ret;
 
@@ -335,14 +335,16 @@ int model_load(const char *dir, const struct model_opts *opts,
 		ret = model_fail_errno(err, -ENOMEM, dir, "load");
 		goto out_free;
 	}
-	if (!opts)
-		opts = &defaults;
+	if (opts)
+		chosen = *opts;
+	opts = &chosen;
 	m->progress = opts->progress;
 	m->judged = opts->judge;
 	m->ops = kern_get(kernel_name(opts));
 	ret = model_read(m, opts, err);
 	if (ret)
 		goto out_free;
+	model_choose_types(m, &chosen);
 	ret = model_build(m, opts, err);
 	if (ret)
 		goto out_free;

@@ -28,11 +28,13 @@ struct model_error {
 /*
  * Type of activations.  Weights keep the type of the file and are widened on
  * use.  BF16 means bf16 arithmetic: results passed from op to op are rounded to
- * bf16, sums inside an op are f32.
+ * bf16, sums inside an op are f32.  AUTO is BF16 for a model in bf16, else F32;
+ * with it the KV of a model in f16 is f16, unless another type is asked for.
  */
 enum model_dtype {
 	MODEL_F32,
 	MODEL_BF16,
+	MODEL_DTYPE_AUTO,
 };
 
 /*
@@ -112,7 +114,7 @@ static inline void model_progress_tell(const struct model_progress *p,
 
 /**
  * struct model_opts - how to load and run; all zero is a valid choice
- * @dtype:	activations
+ * @dtype:	activations; the info of a loaded model has the chosen type
  * @kv_type:	KV; refused if the kernel does not take it
  * @mode:	numeric mode
  * @kernel:	implementation by name ("ref", "cpu:avx2"); NULL and "cpu" take

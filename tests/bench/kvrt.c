@@ -21,9 +21,10 @@ static void __noreturn run_kvrt(const struct bench_kvrt *k, const char *socket,
 	const char *build = getenv("KVMM_BUILD");
 	char path[512];
 	const char *argv[32] = {
-		path, "serve", model, "--port", "0", "--socket", socket,
+		path, "serve", model, "--dtype", "f32", "--port", "0", "--socket",
+		socket,
 	};
-	u32 n = 7;
+	u32 n = 9;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	snprintf(path, sizeof(path), "%s/kvrt", build ? build : "build");

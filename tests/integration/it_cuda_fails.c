@@ -57,7 +57,7 @@ static void expect_once(const char *text, const char *what)
  */
 static u64 launches_of_a_run(const char *tokens)
 {
-	struct job j = job_start(&rig, "kvrt", "generate", demo_model(), "In",
+	struct job j = job_start(&rig, KVRT_GENERATE, demo_model(), "In",
 				 "--max-tokens", tokens, "--ignore-eos",
 				 "--temperature", "0", NULL);
 	char key[64], *text, *at;
@@ -87,7 +87,7 @@ START_TEST(test_generate)
 
 	rig_start(&rig, MODEL_SIZES, NULL);
 	fault_at(launches_of_a_run("4"));
-	j = job_start(&rig, "kvrt", "generate", demo_model(), "In", "-n", "3",
+	j = job_start(&rig, KVRT_GENERATE, demo_model(), "In", "-n", "3",
 		      "--max-tokens", "64", "--ignore-eos", "--quiet", NULL);
 	unsetenv("KVMM_STANDIN_FAULT");
 	ck_assert_int_eq(job_wait(&j, 60 * time_scale()), EXIT_DEVICE);

@@ -27,7 +27,7 @@ static char witness_prompts[RIG_PATH + 32];
 
 static struct job witness_start(void)
 {
-	return job_start(&rig, "kvrt", "generate", demo_model(),
+	return job_start(&rig, KVRT_GENERATE, demo_model(),
 			 "--prompt-file", witness_prompts, "--temperature", "0",
 			 "--max-tokens", "40", "--ignore-eos", "-n", "2",
 			 "--threads", "1", "--json", NULL);
@@ -81,7 +81,7 @@ static void setup_with(const char *pool, const char *deadline)
 
 static struct job victim_start(const char *prompts, const char *tokens)
 {
-	return job_start(&rig, "kvrt", "generate", demo_model(),
+	return job_start(&rig, KVRT_GENERATE, demo_model(),
 			 "--prompt-file", prompts, "--temperature", "0",
 			 "--max-tokens", tokens, "--ignore-eos", "--threads",
 			 "1", "--json", "--quiet", NULL);
@@ -90,7 +90,7 @@ static struct job victim_start(const char *prompts, const char *tokens)
 /* Number of prompt tokens that a new runtime finds cached. */
 static u32 cached_after(const char *prompts)
 {
-	struct job j = job_start(&rig, "kvrt", "generate", demo_model(),
+	struct job j = job_start(&rig, KVRT_GENERATE, demo_model(),
 				 "--prompt-file", prompts, "--temperature", "0",
 				 "--max-tokens", "1", "--threads", "1",
 				 "--json", NULL);

@@ -30,7 +30,7 @@ static struct job generate(struct rig *r, const char *prompts, const char *n,
 {
 	const bool greedy = !strcmp(temperature, "0");
 
-	return job_start(r, "kvrt", "generate", demo_model(), "--prompt-file",
+	return job_start(r, KVRT_GENERATE, demo_model(), "--prompt-file",
 			 prompts, "-n", n, "--temperature", temperature,
 			 "--seed", "7", "--max-tokens", "72", "--threads", "1",
 			 "--ignore-eos", "--mode", "exact", "--dtype", dtype,

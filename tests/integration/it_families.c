@@ -102,7 +102,7 @@ static struct job generate(const char *dir, const char *prompts, u32 n)
 	char count[8];
 
 	snprintf(count, sizeof(count), "%u", n);
-	return job_start(&rig, "kvrt", "generate", dir, "--load-format",
+	return job_start(&rig, KVRT_GENERATE, dir, "--load-format",
 			 "dummy", "--prompt-file", prompts, "-n", count,
 			 "--temperature", "0", "--max-tokens", "64",
 			 "--threads", "1", "--ignore-eos", "--mode", "exact",

@@ -61,7 +61,7 @@ struct scene {
 
 static struct job honest_start(void)
 {
-	return job_start(&rig, "kvrt", "generate", demo_model(),
+	return job_start(&rig, KVRT_GENERATE, demo_model(),
 			 "--prompt-file", prompts, "--temperature", "0",
 			 "--max-tokens", "40", "--ignore-eos", "-n", "2",
 			 "--threads", "1", "--mode", "exact", "--json", NULL);

@@ -63,7 +63,7 @@ static void expect_line(struct job *j, int code, const char *thing,
 
 static struct job run_model(const char *prompt, const char *tokens)
 {
-	return job_start(&rig, "kvrt", "generate", model, "--quiet",
+	return job_start(&rig, KVRT_GENERATE, model, "--quiet",
 			 "--max-tokens", tokens, prompt, NULL);
 }
 
@@ -123,7 +123,7 @@ START_TEST(test_no_daemon)
 
 	rig_start(&rig, "--pool-size", "8M", "--extent-size", "256K", NULL);
 	model_copy();
-	j = job_start(&rig, "kvrt", "generate", model, "--quiet", "--socket",
+	j = job_start(&rig, KVRT_GENERATE, model, "--quiet", "--socket",
 		      "/nowhere/attach.sock", "Hello", NULL);
 	expect_line(&j, 69, "/nowhere/attach.sock", "kvmm-hold");
 	j = job_start(&rig, "kvctl", "--socket", "/nowhere", "cat", "meminfo",
@@ -257,7 +257,7 @@ START_TEST(test_log_not_read)
 	rig.hold = j.pid;
 	j = job_start(&rig, "kvctl", "wait", "--timeout", "20", NULL);
 	ck_assert_int_eq(job_wait(&j, 30), 0);
-	j = job_start(&rig, "kvrt", "generate", demo_model(), "--quiet",
+	j = job_start(&rig, KVRT_GENERATE, demo_model(), "--quiet",
 		      "--max-tokens", "4", "In the beginning", NULL);
 	ck_assert_int_eq(job_wait(&j, 30), 0);
 	first = rig_swapd(&rig);

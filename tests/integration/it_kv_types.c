@@ -54,7 +54,7 @@ static struct job generate(const char *kv, const char *prompts, u32 n)
 	char count[8];
 
 	snprintf(count, sizeof(count), "%u", n);
-	return job_start(&rig, "kvrt", "generate", demo_model(),
+	return job_start(&rig, KVRT_GENERATE, demo_model(),
 			 "--kv-cache-dtype", kv, "--prompt-file", prompts,
 			 "-n", count, "--temperature", "0", "--max-tokens",
 			 "64", "--threads", "1", "--ignore-eos", "--mode",
@@ -177,7 +177,7 @@ static u32 cached_by(const char *kv, const char *domain)
 
 	snprintf(prompts, sizeof(prompts), "%s/few.txt", rig.dir);
 	prompts_write(prompts, 0, 3, "");
-	j = job_start(&rig, "kvrt", "generate", demo_model(),
+	j = job_start(&rig, KVRT_GENERATE, demo_model(),
 		      "--kv-cache-dtype", kv, "--prompt-file", prompts,
 		      "--domain", domain, "--max-tokens", "2", "--threads",
 		      "1", "--json", NULL);
@@ -255,7 +255,7 @@ START_TEST(test_adopted)
 	 * As long as the server runs, no client attaches with another type to
 	 * its domain.
 	 */
-	j = job_start(&adopt_rig, "kvrt", "generate", demo_model(), "--mode",
+	j = job_start(&adopt_rig, KVRT_GENERATE, demo_model(), "--mode",
 		      "exact", "--kv-cache-dtype", "fp8", "--quiet", "Who?",
 		      NULL);
 	ck_assert_int_eq(job_wait(&j, 60), EX_UNAVAILABLE);

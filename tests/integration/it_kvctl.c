@@ -93,7 +93,7 @@ static struct job runtime(u32 max_tokens)
 
 	snprintf(socket, sizeof(socket), "%s/one/attach.sock", rig.dir);
 	snprintf(tokens, sizeof(tokens), "%u", max_tokens);
-	return job_start(&rig, "kvrt", "generate", demo_model(), "--socket",
+	return job_start(&rig, KVRT_GENERATE, demo_model(), "--socket",
 			 socket, "--mode", "exact", "--temperature", "0",
 			 "--ignore-eos", "--threads", "1", "--json",
 			 "--max-tokens", tokens, "In the first",

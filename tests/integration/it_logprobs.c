@@ -602,7 +602,7 @@ static void compare_generate(const json_t *without, const char *option,
 
 	snprintf(body, sizeof(body), GENERATE ",%s}", field);
 	with = complete(&server, body);
-	j = job_start(&rig, "kvrt", "generate", demo_model(), "--mode", "exact",
+	j = job_start(&rig, KVRT_GENERATE, demo_model(), "--mode", "exact",
 		      "--threads", "1", "--seed", "5", "-n", "64",
 		      "--temperature", "3", "--max-tokens", "40", "--json", "--quiet",
 		      option, value, "The kitten", NULL);

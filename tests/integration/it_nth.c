@@ -251,7 +251,7 @@ static void daemon_down(struct job *hold)
 static struct job generate(void)
 {
 	prompts_write(prompts, 0, 1, "");
-	return job_start(&rig, "kvrt", "generate", demo_model(),
+	return job_start(&rig, KVRT_GENERATE, demo_model(),
 			 "--prompt-file", prompts, "--temperature", "0",
 			 "--max-tokens", "3", "--ignore-eos", "--threads", "1",
 			 "--quiet", NULL);

@@ -395,7 +395,7 @@ START_TEST(test_under_load)
 			ck_assert_int_eq(code, 0);
 			jobs += j.pid != 0;
 			ck_assert_uint_lt(jobs, 50 + reads);
-			j = job_start(&rig, "kvrt", "generate", demo_model(),
+			j = job_start(&rig, KVRT_GENERATE, demo_model(),
 				      "-n", "6", "--max-tokens", "200",
 				      "In the beginning", "Holmes leaned", NULL);
 		}

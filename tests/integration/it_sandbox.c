@@ -229,7 +229,7 @@ static void wait_boxed(pid_t pid)
 /* The texts do not fit in the pool, so that blocks are paged out and in. */
 static void generate(void)
 {
-	want_job(job_start(&rig, "kvrt", "generate", demo_model(), "-n", "6",
+	want_job(job_start(&rig, KVRT_GENERATE, demo_model(), "-n", "6",
 			   "--max-tokens", "120", "In the beginning",
 			   "Holmes leaned back", NULL), 0);
 	rig_walk(&rig);
@@ -426,14 +426,14 @@ START_TEST(test_forbidden)
 	setenv("KVMM_FAULT", "forbidden_call:2", 1);
 	rig_start(&rig, "--pool-size", "16M", NULL);
 	unsetenv("KVMM_FAULT");
-	want_job(job_start(&rig, "kvrt", "generate", demo_model(),
+	want_job(job_start(&rig, KVRT_GENERATE, demo_model(),
 			   "--max-tokens", "4", "In", NULL), 0);
-	want_job(job_start(&rig, "kvrt", "generate", demo_model(),
+	want_job(job_start(&rig, KVRT_GENERATE, demo_model(),
 			   "--max-tokens", "4", "In", NULL), EX_TEMPFAIL);
 	want_logged("kvmm was ended by signal 31");
 	/* hold starts the next kvmm. */
 	want_job(job_start(&rig, "kvctl", "wait", "--timeout", "20", NULL), 0);
-	want_job(job_start(&rig, "kvrt", "generate", demo_model(),
+	want_job(job_start(&rig, KVRT_GENERATE, demo_model(),
 			   "--max-tokens", "4", "In", NULL), 0);
 	text = hold_log();
 	ck_assert_msg(strstr(text, "(personality)"), "%s", text);

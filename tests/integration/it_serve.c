@@ -510,7 +510,7 @@ START_TEST(test_seed_law)
 	ck_assert_int_eq(web_status(&other), 200);
 	v = complete(&server, "{\"prompt\":\"" LETTER "\",\"max_tokens\":60,\"n\":3,\"seed\":77,\"return_token_ids\":true}");
 	web_close(&other);
-	j = job_start(&rig, "kvrt", "generate", demo_model(), "--mode", "exact",
+	j = job_start(&rig, KVRT_GENERATE, demo_model(), "--mode", "exact",
 		      "--threads", "1", "--seed", "77", "-n", "3",
 		      "--max-tokens", "60", "--json", "--quiet", LETTER, NULL);
 	ck_assert_int_eq(job_wait(&j, 60), 0);

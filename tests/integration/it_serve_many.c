@@ -228,8 +228,8 @@ START_TEST(test_unix_only)
 
 	serve_start(&server, &rig, NULL);
 	snprintf(path, sizeof(path), "%s/only.sock", rig.dir);
-	j = job_start(&rig, "kvrt", "serve", demo_model(), "--threads", "1",
-		      "--unix", path, "--unix-only", NULL);
+	j = job_start(&rig, "kvrt", "serve", "--dtype", "f32", demo_model(),
+		      "--threads", "1", "--unix", path, "--unix-only", NULL);
 	while (unix_ask(path, "{\"prompt\":\"a\",\"max_tokens\":2}") != 200) {
 		ck_assert_msg(now_ms() < end, "%s", slurp(j.err));
 		nap_ms(20);
@@ -581,7 +581,8 @@ START_TEST(test_models_ready)
 	copy_model(named);
 	serve_start(&server, &rig, "--domain", "y", "--block-tokens", "32", NULL);
 	serve_await(&server, 200, 30);
-	j = job_start(&rig, "kvrt", "serve", demo_model(), named, "--port", "0", "--threads", "1", NULL);
+	j = job_start(&rig, "kvrt", "serve", "--dtype", "f32", demo_model(), named,
+		      "--port", "0", "--threads", "1", NULL);
 	ck_assert_int_eq(job_wait(&j, 30), 69);
 	serve_stop(&server);
 	serve_start(&server, &rig, dir, NULL);

@@ -191,7 +191,7 @@ START_TEST(test_storm)
 	free(text);
 	want("last_oom", "");
 	set("events/enable", "1", 0, "is set to 1");
-	j = job_start(&rig, "kvrt", "generate", demo_model(), "-n", "6",
+	j = job_start(&rig, KVRT_GENERATE, demo_model(), "-n", "6",
 		      "--max-tokens", "200", "In the beginning",
 		      "Holmes leaned", NULL);
 	while ((seen & both) != both || nr < READS) {

@@ -27,7 +27,7 @@ static u32 nr_forked(void)
 static struct job generate(struct rig *r, const char *prompts, const char *n,
 			   const char *tokens, const char *dtype)
 {
-	return job_start(r, "kvrt", "generate", demo_model(), "--prompt-file",
+	return job_start(r, KVRT_GENERATE, demo_model(), "--prompt-file",
 			 prompts, "-n", n, "--temperature", "0", "--seed", "7",
 			 "--max-tokens", tokens, "--threads", "1",
 			 "--ignore-eos", "--mode", "exact", "--dtype", dtype,

@@ -40,11 +40,11 @@ void serve_start(struct served *s, struct rig *r, ...)
 	char loops[16];
 	const char *argv[RIG_ARGS + 1] = {
 		"kvrt", "serve", demo_model(), "--port", "0", "--threads", "1",
-		"--loops", loops,
+		"--loops", loops, "--dtype", "f32",
 	};
 	const u64 end = now_ms() + 30000;
 	va_list ap;
-	u32 n = 9;
+	u32 n = 11;
 	int code;
 
 	snprintf(loops, sizeof(loops), "%u", serve_loops);

@@ -18,10 +18,10 @@ run inspect "$model"
 check 'text: exit code' rc_is 0
 check 'text: architecture' says '^architecture +LlamaForCausalLM$'
 check 'text: parameters' says '^parameters +3\.8 M in 38 tensors, 1 file$'
-check 'text: KV' says '^KV +4\.0 KiB a token in f32$'
+check 'text: KV' says '^KV +2\.0 KiB a token in bf16$'
 check 'text: tokenizer' says '^tokenizer +4096 tokens$'
-check 'text: pool' says '^pool +1\.0 GiB: 16384 blocks, 262144 tokens$'
-check 'text: sequences' says '^sequences +256 of 1024 tokens$'
+check 'text: pool' says '^pool +1\.0 GiB: 32768 blocks, 524288 tokens$'
+check 'text: sequences' says '^sequences +512 of 1024 tokens$'
 
 run inspect "$model" --dtype bf16 --pool-size 64M --block-tokens 32 --max-model-len 700
 check 'options: KV' says '^KV +2\.0 KiB a token in bf16$'

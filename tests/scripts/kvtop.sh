@@ -49,7 +49,7 @@ holds()
 {
 	local pid i
 
-	"$KVMM_BUILD/kvrt" generate "$KVMM_TOP/tests/data/demo-model" -n 6 --domain "$1" \
+	"$KVMM_BUILD/kvrt" generate "$KVMM_TOP/tests/data/demo-model" --dtype f32 -n 6 --domain "$1" \
 		--ignore-eos --max-tokens 2000 --threads 1 'The kitten' >/dev/null 2>>"$work/log" &
 	pid=$!
 	clients+=("$pid")

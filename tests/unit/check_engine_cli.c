@@ -132,6 +132,68 @@ START_TEST(test_unknown_short_name)
 }
 END_TEST
 
+/* The types of a line of options, by the names of both programs. */
+static const struct {
+	const char		*dtype;
+	const char		*kv;
+	enum model_dtype	type;
+	enum model_kv_type	kv_type;
+} types[] = {
+	{ NULL, NULL, MODEL_DTYPE_AUTO, MODEL_KV_AUTO },
+	{ "auto", "fp8", MODEL_DTYPE_AUTO, MODEL_KV_FP8 },
+	{ "f32", NULL, MODEL_F32, MODEL_KV_AUTO },
+	{ "float32", NULL, MODEL_F32, MODEL_KV_AUTO },
+	{ "float", "fp8_e4m3", MODEL_F32, MODEL_KV_FP8 },
+	{ "bf16", "float32", MODEL_BF16, MODEL_KV_F32 },
+	{ "bfloat16", "float16", MODEL_BF16, MODEL_KV_F16 },
+	{ "float16", NULL, MODEL_F32, MODEL_KV_F16 },
+	{ "half", "bfloat16", MODEL_F32, MODEL_KV_BF16 },
+	{ "half", "int8", MODEL_F32, MODEL_KV_INT8 },
+	{ "f32", "f32", MODEL_F32, MODEL_KV_F32 },
+	{ "f32", "bf16", MODEL_F32, MODEL_KV_BF16 },
+	{ "f32", "f16", MODEL_F32, MODEL_KV_F16 },
+};
+
+#define TYPE_OPTS(x)							\
+	x(choice, dtype, "dtype", "auto", 0, 0, CLI_DTYPES, "")		\
+	x(choice, kv, "kv-cache-dtype", "auto", 0, 0, CLI_KV_DTYPES, "")
+
+struct type_opts {
+#define x OPT_FIELD
+	TYPE_OPTS(x)
+#undef x
+};
+
+static const struct kv_opt type_table[] = {
+#define x(...) OPT_ENTRY(struct type_opts, __VA_ARGS__)
+	TYPE_OPTS(x)
+#undef x
+};
+
+START_TEST(test_types)
+{
+	const struct kv_program p = {
+		.name = "prog", .opts = type_table,
+		.nr_opts = ARRAY_SIZE(type_table),
+	};
+	char dtype[40], kv[40], *argv[4] = { (char[]){ "prog" } };
+	struct model_opts mo = { 0 };
+	struct type_opts o;
+	int n = 1, nr;
+
+	snprintf(dtype, sizeof(dtype), "--dtype=%s", types[_i].dtype);
+	snprintf(kv, sizeof(kv), "--kv-cache-dtype=%s", types[_i].kv);
+	if (types[_i].dtype)
+		argv[n++] = dtype;
+	if (types[_i].kv)
+		argv[n++] = kv;
+	ck_assert_int_eq(cli_parse(&p, NULL, &o, n, argv, &nr), 0);
+	cli_types(o.dtype, o.kv, &mo);
+	ck_assert_int_eq(mo.dtype, types[_i].type);
+	ck_assert_int_eq(mo.kv_type, types[_i].kv_type);
+}
+END_TEST
+
 START_TEST(test_numbers)
 {
 	double v = 5;
@@ -474,6 +536,7 @@ static Suite *cli_suite(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_short_names);
 	tcase_add_test(tc, test_unknown_short_name);
+	tcase_add_loop_test(tc, test_types, 0, ARRAY_SIZE(types));
 	tcase_add_test(tc, test_numbers);
 	tcase_add_test(tc, test_exit_codes);
 	tcase_add_test(tc, test_folder);

@@ -454,6 +454,68 @@ START_TEST(test_refused)
 }
 END_TEST
 
+/* ---- automatic types ---- */
+
+static void auto_is(enum model_kv_type asked, enum model_dtype dtype,
+		    enum model_kv_type kv)
+{
+	const struct model_opts opts = {
+		.dtype = MODEL_DTYPE_AUTO, .kv_type = asked, .judge = true,
+	};
+	struct model_error err;
+	struct model *model;
+
+	ck_assert_msg(!model_load(fixture_dir, &opts, &model, &err), "%s",
+		      err.text);
+	ck_assert_int_eq(model_info(model)->dtype, dtype);
+	ck_assert_int_eq(model_info(model)->kv_type, kv);
+	model_free(model);
+}
+
+static void config_type(const char *key, const char *name)
+{
+	config_write(key, json_string(name));
+}
+
+/* Without a type in the configuration, the type is that of the weights. */
+START_TEST(test_auto)
+{
+	static const struct {
+		enum tiny_type		file;
+		enum model_dtype	dtype;
+		enum model_kv_type	kv;
+	} files[] = {
+		{ TINY_F32, MODEL_F32, MODEL_KV_F32 },
+		{ TINY_BF16, MODEL_BF16, MODEL_KV_BF16 },
+		{ TINY_F16, MODEL_F32, MODEL_KV_F16 },
+	};
+	struct model_config cfg;
+	struct model_error err;
+	struct ckpt *c;
+	u32 i;
+
+	golden_read("llama");
+	config_write(NULL, NULL);
+	ck_assert_int_eq(model_config_read(fixture_dir, &cfg, &err), 0);
+	ck_assert_int_eq(dummy_open(fixture_dir, &cfg, NULL, false, &c, &err), 0);
+	for (i = 0; i < ARRAY_SIZE(files); i++) {
+		shards_write(c, 1, files[i].file);
+		config_write(NULL, NULL);
+		auto_is(MODEL_KV_AUTO, files[i].dtype, files[i].kv);
+		auto_is(MODEL_KV_INT8, files[i].dtype, MODEL_KV_INT8);
+		config_type("torch_dtype", "bfloat16");
+		auto_is(MODEL_KV_AUTO, MODEL_BF16, MODEL_KV_BF16);
+		config_type("dtype", "float16");
+		auto_is(MODEL_KV_AUTO, MODEL_F32, MODEL_KV_F16);
+		config_type("torch_dtype", "float32");
+		auto_is(MODEL_KV_AUTO, MODEL_F32, MODEL_KV_F32);
+		config_type("torch_dtype", "float8");
+		auto_is(MODEL_KV_AUTO, files[i].dtype, files[i].kv);
+	}
+	ckpt_close(c);
+}
+END_TEST
+
 static Suite *kv_suite(void)
 {
 	Suite *s = suite_create("model_kv");
@@ -469,6 +531,7 @@ static Suite *kv_suite(void)
 	tcase_add_loop_test(tc, test_sizes, MODEL_KV_F32, MODEL_KV_INT8 + 1);
 	tcase_add_test(tc, test_identities);
 	tcase_add_test(tc, test_refused);
+	tcase_add_test(tc, test_auto);
 	suite_add_tcase(s, tc);
 	return s;
 }
