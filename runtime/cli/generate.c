@@ -363,14 +363,11 @@ static int exit_of_attach(int err)
 
 static void say_attached(const struct generate *g)
 {
-	const struct model_info *mi = model_info(g->model);
+	char line[256];
 
-	pr_info("%s: %.1f M parameters, %s, KV %s, %s, kernels %s (%s); client %u of kvmm",
-		g->dir, (double)mi->nr_params / 1e6,
-		mi->dtype == MODEL_BF16 ? "bf16" : "f32",
-		model_kv_name(mi->kv_type),
-		mi->mode == MODEL_EXACT ? "exact" : "fast", mi->kernel,
-		mi->variant, engine_attach_info(g->engine)->client);
+	pr_info("%s: %s; client %u of kvmm", g->dir,
+		model_line(g->model, line, sizeof(line)),
+		engine_attach_info(g->engine)->client);
 }
 
 static int attach(struct generate *g)

@@ -115,7 +115,7 @@ static const struct kv_exit exits[] = {
 	{ EX_USAGE, "a wrong option or argument, or an address that is none" },
 	{ EX_DATAERR, "model files with wrong contents" },
 	{ EX_NOINPUT, "a model folder or a file of it is missing" },
-	{ EX_UNAVAILABLE, "the address and port cannot be had, or the daemon refuses this client" },
+	{ EX_UNAVAILABLE, "the address and port cannot be had, the daemon refuses this client, or its pool holds less than one sequence" },
 	{ EX_SOFTWARE, "a defect of kvrt or kvmm" },
 	{ EX_OSERR, "the system refused memory or threads" },
 	{ EX_IOERR, "a file cannot be read" },

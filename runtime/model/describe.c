@@ -88,6 +88,19 @@ static void say_attention(const struct words *w, const struct model_config *c)
 		    c->final_cap);
 }
 
+const char *model_line(const struct model *model, char *buf, size_t len)
+{
+	const struct model_info *i = &model->info;
+
+	snprintf(buf, len, "%.1f M parameters, %s, KV %s, %s, kernels %s (%s)",
+		 (double)i->nr_params / 1e6,
+		 i->dtype == MODEL_BF16 ? "bf16" : "f32",
+		 model_kv_name(i->kv_type),
+		 i->mode == MODEL_EXACT ? "exact" : "fast", i->kernel,
+		 i->variant);
+	return buf;
+}
+
 void model_describe(const struct model *model,
 		    void (*add)(void *arg, const char *what,
 				const char *text), void *arg)

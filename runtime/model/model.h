@@ -327,6 +327,12 @@ void model_free(struct model *model);
 const struct model_info *model_info(const struct model *model);
 
 /**
+ * model_line() - "3.8 M parameters, bf16, KV bf16, fast, kernels cpu (avx2)"
+ * Return: @buf.
+ */
+const char *model_line(const struct model *model, char *buf, size_t len);
+
+/**
  * model_describe() - describe the switches in words, for a person
  * @model:	the model
  * @add:	receives each line, in a readable order; @text is valid only

@@ -36,6 +36,7 @@
 #include <kvmm/log.h>
 #include <uapi/kvmm.h>
 
+#include "runtime/server/capacity.h"
 #include "runtime/server/worker.h"
 #include "runtime/template/chat.h"
 
@@ -288,12 +289,35 @@ static void detach(struct backend *b)
 	stats_add(&b->past, &st);
 }
 
+/*
+ * Refuse a pool that holds no sequence of the full length.  A daemon that comes back
+ * with such a pool is only warned of.
+ */
+static int judge_capacity(struct backend *b)
+{
+	char why[512];
+	int ret = capacity_tell(engine_attach_info(b->engine), b->model,
+				&b->o.engine, b->o.name, why, sizeof(why));
+
+	if (!ret)
+		return 0;
+	if (b->was_attached) {
+		pr_warn("%s", why);
+		return 0;
+	}
+	detach(b);
+	fail(b, ret, why);
+	return ret;
+}
+
 static int attach(struct backend *b)
 {
 	struct engine_error err;
 	int ret;
 
 	ret = engine_create(b->model, &b->o.engine, &b->engine, &err);
+	if (!ret && judge_capacity(b))
+		return -EDQUOT;
 	if (!ret) {
 		pr_info("attached to kvmm as client %u%s",
 			engine_attach_info(b->engine)->client,

@@ -145,7 +145,8 @@ START_TEST(test_streams_pause)
 	u32 i;
 
 	adopt_world("on", "60000", NULL);
-	serve_start(&server, &adopt_rig, "--mode", "exact", NULL);
+	serve_start(&server, &adopt_rig, "--mode", "exact", "--max-model-len",
+		    "512", NULL);
 	serve_await(&server, 200, 30);
 	v = complete(&server, ASK("\"n\":1}"));
 	truth = strdup(choice_text(v, 0));

@@ -279,7 +279,8 @@ static void world_start(u32 quiet_ms)
 	snprintf(area, sizeof(area), "%s/area", rig.dir);
 	j = job_start(&rig, "kvctl", "swapon", area, "--size", "32M", NULL);
 	ck_assert_msg(!job_wait(&j, 30), "swapon: %s", slurp(j.err));
-	serve_start(&server[0], &rig, "--mode", "exact", NULL);
+	serve_start(&server[0], &rig, "--mode", "exact", "--max-model-len",
+		    "512", NULL);
 	serve_start(&server[1], &rig, "--mode", "exact", "--dtype", "bf16",
 		    "--domain", "other", NULL);
 	for (i = 0; i < NR_SERVERS; i++) {

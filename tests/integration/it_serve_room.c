@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * it_serve_room.c - kvrt serve says how many requests fit, or refuses the pool
+ *
+ * A block of the demo model has 64 KiB in f32, so each extent of the pools here holds
+ * one block of 16 tokens.
+ */
+#include "tests/integration/serve.h"
+
+static struct rig rig;
+
+/* A server with an option more ends with 69 and one line that has these words. */
+static void refused_with(const char *option, const char *value, const char *says,
+			 const char *remedy)
+{
+	struct job j = job_start(&rig, "kvrt", "serve", demo_model(), "--dtype",
+				 "f32", "--port", "0", "--threads", "1", option,
+				 value, NULL);
+	int code = job_wait(&j, 60);
+	char *err = slurp(j.err);
+
+	ck_assert_msg(code == 69, "ended with %d:\n%s", code, err);
+	ck_assert_msg(strstr(err, says) && strstr(err, remedy),
+		      "does not say '%s' and '%s':\n%s", says, remedy, err);
+	ck_assert_msg(!strstr(err, "ready: "), "%s", err);
+	free(err);
+}
+
+static void said(const struct served *s, const char *words)
+{
+	char *err = slurp(s->job.err);
+
+	ck_assert_msg(strstr(err, words) != NULL, "does not say '%s':\n%s",
+		      words, err);
+	free(err);
+}
+
+/* A pool of 16 blocks holds 256 tokens, and a request of all of them. */
+START_TEST(test_pool)
+{
+	struct served s;
+
+	rig_start(&rig, "--pool-size", "1M", "--extent-size", "64K",
+		  "--min-token-bytes", "1024", NULL);
+	refused_with("--loops", "1",
+		     "demo-model: the daemon's pool of 1M holds 256 tokens, less than one sequence of 1024: ",
+		     "give --max-model-len 256, or the daemon --pool-size 4M\n");
+	refused_with("--max-model-len", "257", "less than one sequence of 257",
+		     "--pool-size 1088K\n");
+	serve_start(&s, &rig, "--max-model-len", "256", NULL);
+	serve_await(&s, 200, 30);
+	said(&s, "demo-model: 3.8 M parameters, f32, KV f32, fast, kernels cpu (");
+	said(&s, "), blocks of 16 tokens\n");
+	said(&s, "demo-model: the pool of 1M, shared with all other models, holds 256 tokens: 1 request of 256 tokens, the full length, at once\n");
+	ck_assert_int_eq(web_ask(s.port, "/v1/completions",
+				 "{\"prompt\":\"In\",\"max_tokens\":250,\"ignore_eos\":true}",
+				 NULL), 200);
+	serve_stop(&s);
+	rig_stop(&rig);
+}
+END_TEST
+
+/* The limit of the model's own domain counts as a pool does. */
+START_TEST(test_limit)
+{
+	struct served s;
+
+	rig_start(&rig, "--pool-size", "16M", "--extent-size", "64K", NULL);
+	refused_with("--memory-max", "2M",
+		     "--memory-max holds 512 tokens, less than one sequence of 1024: ",
+		     "give --max-model-len 512, or --memory-max 4M\n");
+	serve_start(&s, &rig, "--memory-max", "8M", NULL);
+	serve_await(&s, 200, 30);
+	said(&s, "--memory-max of the pool of 16M, shared with all other models, holds 2048 tokens: 2 requests of 1024 tokens, the full length, at once\n");
+	serve_stop(&s);
+	rig_stop(&rig);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("serve-room");
+	TCase *tc = tcase_create("room");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 300);
+	tcase_add_test(tc, test_pool);
+	tcase_add_test(tc, test_limit);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
