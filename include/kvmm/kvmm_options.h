@@ -46,7 +46,7 @@ enum kvmm_backend {
 	x(str, socket_mode, "socket-mode", "0600", 0, 0, "MODE",	\
 	  "permissions of the socket, in octal; 0666 admits every user as a separate tenant") \
 	x(amount, pool_size, "pool-size", NULL, 65536, 1ull << 50, "SIZE", \
-	  "memory of the device pool, less than 256G; 25%: of all memory of the device; auto: half of its available memory (default 256M in host memory, auto on a GPU)") \
+	  "memory of the device pool, less than 16T; 25%: of all memory of the device; auto: half of its available memory (default 256M in host memory, auto on a GPU)") \
 	x(size, extent_size, "extent-size", NULL, 65536, 1ull << 36, "SIZE", \
 	  "the unit of memory that moves between domains, a power of two (default 8M in host memory, 64M on a GPU)") \
 	x(amount, host_size, "host-size", "0", 0, 1ull << 50, "SIZE",	\

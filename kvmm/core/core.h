@@ -26,7 +26,7 @@
 #define CORE_MAX_STEP_ENTRIES	1024	/* entries of one STEP_BEGIN */
 #define CORE_MAX_BATCH		1024	/* entries of any request */
 #define CORE_SPAN_MAX		8	/* extents of a span, at most */
-#define CORE_POOL_LIMIT		(256ull << 30)	/* bytes of a pool are less than this */
+#define CORE_POOL_LIMIT		(16ull << 40)	/* bytes of a pool are less than this */
 #define CORE_MAX_AREAS		4	/* swap areas at once */
 #define CORE_MAX_MOVES		64	/* copies inside the device at once */
 #define CORE_SLOT_HEADER	4096u	/* bytes of a slot before its payload */

@@ -335,7 +335,7 @@ START_TEST(test_refused)
 	expect_refused(69, "the CUDA driver has no device", "--extent-size",
 		       "256K");
 	j = job_start(&rig, "kvmm", "--backend", "auto", "--pool-size", "900G",
-		      NULL);
+		      "--extent-size", "1G", NULL);
 	ck_assert_int_eq(job_wait(&j, 20), 78);
 	err = slurp(j.err);
 	ck_assert_msg(strstr(err, "--pool-size"), "%s", err);

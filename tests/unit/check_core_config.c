@@ -21,6 +21,16 @@ static struct core_config base(void)
 	return sh.cfg;
 }
 
+/* A pool in extents of 64 GiB, of which nothing is touched. */
+static struct core_config large(u64 pool)
+{
+	sh_config(1);
+	sh.cfg.pool_bytes = pool;
+	sh.cfg.extent_size = 64ull << 30;
+	sh.cfg.min_token_bytes = 1u << 28;
+	return sh.cfg;
+}
+
 static int settle(const struct core_config *cfg)
 {
 	struct core_config full;
@@ -206,6 +216,81 @@ END_TEST
 
 /* ---- a fresh core ---- */
 
+/* Table entries are 32 bits wide; the unit grows with the pool. */
+START_TEST(test_units)
+{
+	static const struct {
+		u64	pool;
+		u32	unit;
+	} pools[] = {
+		{ 64ull << 30, 64 },
+		{ 192ull << 30, 64 },
+		{ 256ull << 30, 128 },
+		{ 448ull << 30, 128 },
+		{ 512ull << 30, 256 },
+		{ 1ull << 40, 512 },
+		{ 8ull << 40, 4096 },
+		{ CORE_POOL_LIMIT - (64ull << 30), 4096 },
+	};
+	struct core_config full;
+	struct core_sizes s;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(pools); i++) {
+		struct core_config cfg = large(pools[i].pool);
+
+		ck_assert_int_eq(config_settle(&cfg, &full, &s), 0);
+		ck_assert_uint_eq(1ull << s.unit_shift, pools[i].unit);
+	}
+	(void)large(CORE_POOL_LIMIT);
+	ck_assert_int_eq(settle(&sh.cfg), -EINVAL);
+	/* Numbers of extents that no 32 bits hold. */
+	(void)large(1ull << 40);
+	sh.cfg.host_bytes = 1ull << 49;
+	sh.cfg.extent_size = 4096;
+	sh.cfg.min_token_bytes = 256;
+	ck_assert_int_eq(settle(&sh.cfg), -EINVAL);
+}
+END_TEST
+
+/* All blocks of a pool of 1 TiB have entries of their own, which name them. */
+START_TEST(test_large_pool)
+{
+	const u32 unit = 512;
+	struct kvmm_attach_req req = sh_attach_req("large");
+	struct core_attach_info *info;
+	u32 cl, i, k, nr;
+	bool seen[256] = { false };
+	u64 seq, at, span;
+
+	(void)large(1ull << 40);
+	sh_start();
+	/* 131064 bytes a layer: without rounding, blocks end in the middle of a unit. */
+	req.group[0].k_bytes = 65528;
+	req.group[0].v_bytes = 65536;
+	req.group[0].layers = 4095;
+	cl = (u32)sh_attach_as(1, &req);
+	info = &sh.cl[cl].info;
+	ck_assert_uint_eq(info->unit, unit);
+	ck_assert_uint_eq(info->block_bytes, 131064ull * SH_BT * 4095 / unit *
+			  unit + unit);
+	span = info->span_extents * sh.cfg.extent_size;
+	nr = info->nr_extents / info->span_extents * info->span_blocks;
+	ck_assert(nr >= 100 && nr <= ARRAY_SIZE(seen));
+	seq = sh_ready(cl, nr * SH_BT, 0, 1);
+	sh_compute(cl, seq, 0, nr * SH_BT, 1);
+	for (i = 0; i < nr; i++) {
+		at = (u64)sh_table(cl, seq, i) * unit;
+		ck_assert_uint_eq(at % span % info->block_bytes, 0);
+		k = (u32)(at / span * info->span_blocks +
+			  at % span / info->block_bytes);
+		ck_assert(k < nr && !seen[k]);
+		seen[k] = true;
+	}
+	sh_stop();
+}
+END_TEST
+
 static void setup(void)
 {
 	(void)base();
@@ -334,6 +419,8 @@ int main(void)
 	tcase_add_test(tc, test_defaults);
 	tcase_add_test(tc, test_values_that_are_given);
 	tcase_add_test(tc, test_sizes);
+	tcase_add_test(tc, test_units);
+	tcase_add_test(tc, test_large_pool);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("fresh");
 	tcase_add_checked_fixture(tc, setup, teardown);

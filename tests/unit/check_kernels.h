@@ -154,7 +154,8 @@ static inline struct pool pool_create(struct rng *r, struct kern_kv kv,
 	struct pool p = { .kv = kv, .nr_blocks = nr_blocks };
 	u32 i, j, t;
 
-	p.kv.unit = 64;
+	/* The largest unit of a large pool, if blocks have whole units of it. */
+	p.kv.unit = layout == BLOCK_MAJOR ? min(block & -block, 4096ul) : 64;
 	p.kv.layer_stride = layout == BLOCK_MAJOR ? layer : layer * nr_blocks;
 	p.bytes = layer * kv.nr_layers * nr_blocks;
 	p.kv.base = malloc(p.bytes);

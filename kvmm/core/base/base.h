@@ -20,6 +20,12 @@ static inline const struct core_sizes *core_sizes(const struct core *c)
 	return &c->head->sizes;
 }
 
+/* Bytes that one unit of a table entry stands for; blocks have whole units. */
+static inline u64 entry_unit(const struct core *c)
+{
+	return 1ull << core_sizes(c)->unit_shift;
+}
+
 /* Bytes of the device pool that are in use (resize.c). */
 static inline u64 pool_online(const struct core *c)
 {

@@ -17,7 +17,8 @@
 #include "kvmm/core/base/lru.h"
 #include "kvmm/core/why.h"
 
-#define CORE_UNIT		64u	/* bytes that one unit of a table entry stands for */
+#define CORE_UNIT		64u	/* least bytes that one unit of a table entry stands for */
+#define CORE_UNIT_MAX		4096u	/* most; an extent has whole units */
 #define CORE_LAYER_ALIGN	128u
 #define CORE_NR_CLASSES		19	/* lists of spans by fullness, see span_class() */
 #define CORE_CLASS_EMPTY	17u	/* no block of the span is in use */
@@ -980,6 +981,7 @@ struct seq_scan {
 /* Raise it when a record of the same size gets another meaning. */
 #define CORE_ARENA_VERSION	3u
 
+/* Without holes: an arena is adopted only if all bytes are the same. */
 struct core_sizes {
 	u32	nr_extents;		/* of the device pool */
 	u32	all_extents;
@@ -989,6 +991,7 @@ struct core_sizes {
 	u32	block_shift;
 	u32	ids_per_extent;
 	u32	nr_blocks;
+	u64	unit_shift;		/* of a unit's bytes, see entry_unit() */
 	u64	nr_ids;
 	u32	nr_buckets;
 	u32	nr_nodes;

@@ -57,10 +57,10 @@ const char *core_block_state_name(u32 state)
 	return state < NR_BLK_STATES ? block_names[state] : "unknown";
 }
 
-/* The offset that kernels see: CORE_UNITs from the base of the pool. */
+/* The offset that kernels see: units from the base of the pool. */
 u32 block_entry(const struct core *c, u32 blk)
 {
-	return (u32)(block_offset(c, blk) / CORE_UNIT);
+	return (u32)(block_offset(c, blk) >> core_sizes(c)->unit_shift);
 }
 
 /* The ids of the block's tokens: an array of block_tokens ids. */

@@ -28,7 +28,7 @@
  */
 #include "kvmm/core/node/node.h"
 
-_Static_assert(CORE_POOL_LIMIT == (u64)CORE_UNIT << 32,
+_Static_assert(CORE_POOL_LIMIT == (u64)CORE_UNIT_MAX << 32,
 	       "table entries are 32-bit offsets in units");
 
 #define EVENT_WORK	32768u	/* units of core_work(): a third of a ms */
@@ -61,11 +61,24 @@ u64 core_arena_layout(void)
 	return mix(h, NR_CORE_EVENTS);
 }
 
+/*
+ * Table entries are 32-bit offsets, so a larger pool has larger units.  A block has
+ * whole units, which costs it less than one.
+ */
+static u64 unit_shift(u64 pool_bytes)
+{
+	u64 shift = (u64)__builtin_ctz(CORE_UNIT);
+
+	while (pool_bytes >> 32 >> shift)
+		shift++;
+	return shift;
+}
+
 /* Fill in derived values, and compute the sizes of all tables. */
 int config_settle(const struct core_config *in, struct core_config *cfg,
 		  struct core_sizes *s)
 {
-	u64 blocks;
+	u64 blocks, extents;
 
 	*cfg = *in;
 	if (!is_power_of_2(cfg->extent_size) || cfg->extent_size < 4096 ||
@@ -96,11 +109,13 @@ int config_settle(const struct core_config *in, struct core_config *cfg,
 	s->blocks_per_extent = s->ids_per_extent / 16;
 	s->block_shift = (u32)__builtin_ctz(s->blocks_per_extent);
 	KV_BUG_ON(BIT(s->block_shift) != s->blocks_per_extent);
-	s->all_extents = s->nr_extents + (u32)((cfg->host_bytes +
-			 CORE_MAX_AREAS * cfg->area_bytes) / cfg->extent_size);
-	blocks = (u64)s->all_extents * s->blocks_per_extent;
-	if (blocks >= REF_ENTRY)
+	s->unit_shift = unit_shift(cfg->pool_bytes);
+	extents = s->nr_extents + (cfg->host_bytes +
+		  CORE_MAX_AREAS * cfg->area_bytes) / cfg->extent_size;
+	blocks = extents * s->blocks_per_extent;
+	if (extents >= REF_ENTRY || blocks >= REF_ENTRY)
 		return -EINVAL;
+	s->all_extents = (u32)extents;
 	s->nr_blocks = (u32)blocks;
 	s->nr_ids = (u64)s->all_extents * s->ids_per_extent;
 	s->nr_buckets = (u32)(blocks - blocks / 4);

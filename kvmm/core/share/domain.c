@@ -50,7 +50,8 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 	d->group = *g;
 	d->layer_stride = ALIGN_UP(token * d->block_tokens,
 				   (u64)CORE_LAYER_ALIGN);
-	d->dev.block_bytes = d->layer_stride * g->layers;
+	d->dev.block_bytes = ALIGN_UP(d->layer_stride * g->layers,
+				      entry_unit(c));
 	if (token * g->layers < core_cfg(c)->min_token_bytes) {
 		*text = "a token's KV is smaller than the daemon's --min-token-bytes: start kvmm with a smaller one";
 		return -EINVAL;

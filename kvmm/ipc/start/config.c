@@ -90,7 +90,7 @@ int config_check(struct setup *s)
 	if (o->area_max && !s->host_size)
 		pr_warn("--area-max is of no use without a host pool, which all swap goes through: give it --host-size");
 	if (s->pool_size >= CORE_POOL_LIMIT) {
-		pr_err("--pool-size %s is too large: table entries are 32-bit offsets of 64 bytes, so a pool has less than %s: give a smaller one",
+		pr_err("--pool-size %s is too large: a pool has less than %s: give a smaller one",
 		       pool, kv_format_size(CORE_POOL_LIMIT, ext, sizeof(ext)));
 		return -EINVAL;
 	}
