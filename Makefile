@@ -489,7 +489,7 @@ $(eval $(call unit,copier dev_cuda door hostpool ipc_parts memory metrics proc% 
 $(eval $(call unit,admin ipc ipc_doc ipc_life ipc_start libkvmm%,unit kvmm))
 $(eval $(call unit,swapd%,swapd hold lib))
 $(eval $(call unit,hold sandbox,hold sandbox lib))
-$(eval $(call unit,kvctl kvtop,tools lib))
+$(eval $(call unit,kvctl kvtop save,tools lib))
 $(eval $(call unit,cuda_append cuda_attn cuda_blaslt cuda_gemm cuda_row kernels%,unit kernels lib))
 $(eval $(call unit,cuda_sample model%,unit runtime kernels lib))
 $(eval $(call unit,adjust ask bench% chat engine% liars logprob row safetensors sampler search server_%,runtime kernels kvmm))

@@ -33,7 +33,6 @@
 
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
-#include <kvmm/tenant_opt.h>
 
 #include "kvmm/ipc/daemon.h"
 
@@ -49,7 +48,7 @@ static const struct kv_program program = {
 	.nr_opts	= KVMM_NR_OPTS,
 	.exits		= kvmm_exits,
 	.nr_exits	= KVMM_NR_EXITS,
-	.more		= tenant_opt_help,
+	.more		= kvmm_keys_help,
 	.file		= kvmm_config_file,
 };
 
@@ -88,6 +87,8 @@ static int start_checks(struct daemon *d)
 	if (socket_mode(&d->sockets) || config_options(&d->setup))
 		return EX_USAGE;
 	err = door_options(&d->sockets);
+	if (!err)
+		err = domains_options(&d->clients);
 	if (err)
 		return err == -ENOMEM ? EX_OSERR : EX_USAGE;
 	if (deposit_init(&d->deposit))
@@ -362,7 +363,7 @@ static int judge_config(struct daemon *d)
 	int err;
 
 	if (socket_mode(&d->sockets) || config_options(&d->setup) ||
-	    door_options(&d->sockets))
+	    door_options(&d->sockets) || domains_options(&d->clients))
 		return EX_USAGE;
 	err = start_device(d, why, sizeof(why));
 	if (err)
@@ -406,6 +407,7 @@ static int read_options(struct daemon *d, int argc, char **argv)
 		pr_err("%s", text);
 		return err == -EBADMSG ? EX_CONFIG : EX_USAGE;
 	}
+	kvmm_config_path(&config, getenv(HOLD_ENV), d->config, sizeof(d->config));
 	kv_log_init("kvmm", (enum kv_log_level)d->setup.opt.log_level);
 	if (d->setup.opt.arena_layout) {
 		printf("arena %016" PRIx64 "\n", keep_layout());

@@ -345,6 +345,7 @@ int kv_config_parse(const struct kv_program *prog, struct kv_config *cfg,
 	u32 i, k;
 
 	cfg->path[0] = '\0';
+	cfg->sought[0] = '\0';
 	for (i = 0; i < cfg->nr && !err; i++) {
 		s = &cfg->section[i];
 		/* A second call starts with empty lists. */
@@ -355,6 +356,8 @@ int kv_config_parse(const struct kv_program *prog, struct kv_config *cfg,
 		      kv_opts_default(s->opts, s->nr, s->values, text, len);
 	}
 	path = which_file(cfg, asked, dflt, &must);
+	if (path)
+		snprintf(cfg->sought, sizeof(cfg->sought), "%s", path);
 	if (!err && path)
 		err = file_read(cfg, path, must, text, len);
 	for (i = 0; i < cfg->nr && !err; i++)
@@ -362,4 +365,15 @@ int kv_config_parse(const struct kv_program *prog, struct kv_config *cfg,
 	return err ? err : kv_opts_line(prog, cfg->section[0].from,
 					cfg->section[0].values, argc, argv,
 					text, len);
+}
+
+void kv_config_free(struct kv_config *cfg)
+{
+	u32 i, k;
+
+	for (i = 0; i < cfg->nr; i++)
+		for (k = 0; k < KV_CONFIG_OPTS; k++)
+			free(cfg->section[i].from[k].words);
+	free(cfg->text);
+	cfg->text = NULL;
 }

@@ -65,6 +65,22 @@ bool kv_opt_format(const struct kv_opt *o, const void *values, u32 nr,
 	return s && !nr;
 }
 
+bool kv_opt_same(const struct kv_opt *o, const void *a, const void *b)
+{
+	char va[4096], vb[4096];
+	bool is_a, is_b;
+	u32 i = 0;
+
+	do {
+		is_a = kv_opt_format(o, a, i, va, sizeof(va));
+		is_b = kv_opt_format(o, b, i, vb, sizeof(vb));
+		if (is_a != is_b || strcmp(va, vb) != 0)
+			return false;
+		i++;
+	} while (is_a);
+	return true;
+}
+
 static int args_undo(char **argv, u32 n, int err)
 {
 	while (n)

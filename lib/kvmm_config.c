@@ -9,8 +9,11 @@
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <kvmm/addr.h>
+#include <kvmm/area_opt.h>
+#include <kvmm/domain_opt.h>
 #include <kvmm/kvmm_options.h>
 #include <kvmm/tenant_opt.h>
 
@@ -72,9 +75,15 @@ static int judge(const struct kv_opt *o, const char *s, char *text, size_t len)
 {
 	struct tenant_quota quota;
 	struct tenant_opt tenant;
+	struct domain_opt domain;
+	struct area_opt area;
 
 	if (!strcmp(o->name, "tenant"))
 		return tenant_opt_parse(&tenant, s, text, len);
+	if (!strcmp(o->name, "area"))
+		return area_opt_parse(&area, s, text, len);
+	if (!strcmp(o->name, "domain"))
+		return domain_opt_parse(&domain, s, text, len);
 	if (!strcmp(o->name, "user-quota"))
 		return tenant_quota_parse(&quota, s, text, len);
 	if (!strcmp(o->name, "host-numa"))
@@ -82,6 +91,44 @@ static int judge(const struct kv_opt *o, const char *s, char *text, size_t len)
 	if (!strcmp(o->name, "metrics"))
 		return judge_metrics(s, text, len);
 	return strcmp(o->name, "socket-mode") ? 0 : judge_mode(s, text, len);
+}
+
+const char *kvmm_config_path(const struct kvmm_config *c, bool held, char *buf,
+			     size_t len)
+{
+	const char *path = held ? getenv(KVMM_CONFIG_ENV) : c->file.sought;
+	char *dir;
+
+	if (!path || !*path)
+		path = KV_CONFIG_NONE;
+	dir = *path != '/' && strcmp(path, KV_CONFIG_NONE) != 0 ?
+	      getcwd(NULL, 0) : NULL;
+	snprintf(buf, len, "%s%s%s", dir ? dir : "", dir ? "/" : "", path);
+	free(dir);
+	return buf;
+}
+
+bool kvmm_config_live(const struct kv_opt *o)
+{
+	static const char * const names[] = {
+#define x(type, name, opt, ...) opt,
+		KVMM_TUNABLES(x)
+#undef x
+		"log-level", "area", "domain",
+	};
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(names); i++)
+		if (!strcmp(o->name, names[i]))
+			return true;
+	return false;
+}
+
+void kvmm_keys_help(FILE *out)
+{
+	tenant_opt_help(out);
+	area_opt_help(out);
+	domain_opt_help(out);
 }
 
 void kvmm_config_init(struct kvmm_config *c, struct kvmm_options *o)
@@ -109,7 +156,7 @@ void kvmm_config_init(struct kvmm_config *c, struct kvmm_options *o)
 	c->file.name = KVMM_CONFIG_NAME;
 	c->file.section = c->section;
 	c->file.nr = ARRAY_SIZE(c->section);
-	c->file.env_path = "KVMM_CONFIG";
+	c->file.env_path = KVMM_CONFIG_ENV;
 }
 
 /* The parser reorders its arguments, so it gets a copy. */

@@ -173,6 +173,28 @@ void kv_opt_clear(const struct kv_opt *o, void *values)
 	}
 }
 
+static size_t kind_size(enum kv_opt_kind kind)
+{
+	switch (kind) {
+#define x(kind) case KV_OPT_##kind: return sizeof(OPT_CTYPE_##kind)
+	x(str);
+	x(size);
+	x(amount);
+	x(uint);
+	x(flag);
+	x(choice);
+	x(list);
+#undef x
+	}
+	return 0;
+}
+
+void kv_opt_copy(const struct kv_opt *o, void *to, const void *from)
+{
+	memcpy((char *)to + o->offset, (const char *)from + o->offset,
+	       kind_size(o->kind));
+}
+
 const struct kv_opt *kv_opt_find(const struct kv_opt *opts, u32 nr,
 				 const char *name, size_t len)
 {

@@ -11,6 +11,8 @@
  *	swapoff TIMEOUT_MS DEV INODE PATH	DEV 0: only the path is known
  *	set MARK VALUE DOMAIN			memory.min, low, high, max,
  *						weight; in bytes
+ *	domain SPEC				value of a --domain that has changed in
+ *						the file of options
  *	resize BYTES POOL			the device pool is gpu0
  *	tune VALUE NAME				a file of mode 0644 in sys/vm
  *	trace VALUE [NAME]			0 or 1; all events when none is

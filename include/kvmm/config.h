@@ -82,6 +82,7 @@ struct kv_section {
  *            stand before any [section]
  * @env_path: variable that names the file
  * @path:     of the file that was read; "": none
+ * @sought:   path where a file would have been read; "": none was wanted
  * @text:     text of the file; values point into it
  */
 struct kv_config {
@@ -90,6 +91,7 @@ struct kv_config {
 	u32			nr;
 	const char		*env_path;
 	char			path[4096];
+	char			sought[4096];
 	char			*text;
 };
 
@@ -102,7 +104,7 @@ struct kv_config {
  * @argv:  as of kv_opts_parse()
  * @text:  @len bytes for one line that names the fault and the remedy
  *
- * Values point into memory that is never freed.
+ * Values point into memory that kv_config_free() frees.
  *
  * Return: the number of operands; -ECANCELED as of kv_opts_parse(); -EINVAL:
  * the command line or the environment is wrong; -EBADMSG: the file is wrong, or
@@ -160,6 +162,18 @@ bool kv_config_has(const struct kv_section *s, const struct kv_opt *o);
  */
 bool kv_opt_format(const struct kv_opt *o, const void *values, u32 nr,
 		   char *buf, size_t len);
+
+/**
+ * kv_opt_same() - has the option one value in two structures?
+ * @a, @b: structures of values
+ */
+bool kv_opt_same(const struct kv_opt *o, const void *a, const void *b);
+
+/* kv_opt_copy() - copy the option's value; strings are not copied */
+void kv_opt_copy(const struct kv_opt *o, void *to, const void *from);
+
+/* kv_config_free() - free the texts that values of @cfg point into */
+void kv_config_free(struct kv_config *cfg);
 
 /**
  * kv_config_args() - settings of the file and the environment, as options

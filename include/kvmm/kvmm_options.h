@@ -33,6 +33,7 @@ enum kvmm_backend {
 #define KVMM_BACKEND_WORDS	"auto|host|cuda"
 
 #define KVMM_CONFIG_NAME	"kvmm.conf"
+#define KVMM_CONFIG_ENV		"KVMM_CONFIG"
 
 #define KVMM_NUMA_NODES	1024	/* memory nodes that --host-numa can name */
 
@@ -55,6 +56,10 @@ enum kvmm_backend {
 	  "memory node of the host pool: the nearest to the device, the one where kvmm starts, all in turn, or this one") \
 	x(size, area_max, "area-max", "0", 0, 1ull << 50, "SIZE",	\
 	  "most used bytes of one swap area; records for them are made at start; 0: four times --host-size") \
+	x(list, areas, "area", NULL, 0, 0, "PATH[,KEY=VALUE]...",	\
+	  "a swap area that kvmm-hold opens when kvmm first serves; may be given several times") \
+	x(list, domains, "domain", NULL, 0, 0, "[TENANT/]NAME[,KEY=VALUE]...", \
+	  "limits of a domain, as kvctl set gives them, also of one that is made later; may be given up to 32 times") \
 	KVMM_TUNABLES(x)						\
 	x(choice, swap_engine, "swap-engine", "auto", 0, 0, "auto|uring|sync", \
 	  "how swapd transfers: io_uring, or threads with pread and pwrite") \
@@ -119,7 +124,7 @@ struct kvmm_options {
 
 /* Exit codes are those of sysexits.h. */
 #define KVMM_EXITS(x)							\
-	x(0,		"ended by SIGTERM, SIGINT or SIGHUP, or --help, --version") \
+	x(0,		"ended by SIGTERM or SIGINT, or --help, --version") \
 	x(EX_USAGE,	"a wrong option")				\
 	x(EX_UNAVAILABLE, "another daemon serves this socket, or --backend cuda finds no GPU") \
 	x(EX_SOFTWARE,	"the core refused its configuration")		\
@@ -151,6 +156,21 @@ struct kvmm_config {
 
 /* kvmm_config_init() - set the place that the options are written to */
 void kvmm_config_init(struct kvmm_config *c, struct kvmm_options *o);
+
+/**
+ * kvmm_config_path() - path of the file of options, absolute, also if it is not there
+ * @held: started by kvmm-hold, which says the path in the environment
+ *
+ * Return: @buf; "none" if no file was wanted.
+ */
+const char *kvmm_config_path(const struct kvmm_config *c, bool held, char *buf,
+			     size_t len);
+
+/* kvmm_config_live() - can kvmm-hold change the option while kvmm runs? */
+bool kvmm_config_live(const struct kv_opt *o);
+
+/* kvmm_keys_help() - the keys of lists, for --help of kvmm and kvmm-hold */
+void kvmm_keys_help(FILE *out);
 
 /**
  * kvmm_config_read() - read the options of kvmm and kvmm-hold

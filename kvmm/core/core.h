@@ -353,6 +353,8 @@ enum core_limit {
 
 int __must_check core_domain_set(struct core *core, u64 now, u32 domain,
 				 u32 which, u64 value);
+int __must_check core_domain_begin(struct core *core, u64 now, u32 domain,
+				   u32 which, u64 value);
 int __must_check core_domain_unset(struct core *core, u64 now, u32 domain,
 				   u32 which);
 
@@ -491,6 +493,8 @@ struct core_domain_view {
 	u32	nr_spans_full;
 	u32	nr_spans_empty;
 	u64	limit[CORE_NR_LIMITS];	/* as set, by CORE_LIMIT_* */
+	u32	by_operator;	/* limits that an operator set, a bit each */
+	u64	operator_limit[CORE_NR_LIMITS];
 	u64	emin_bytes;	/* memory.min in effect */
 	u64	elow_bytes;
 	u64	max_bytes;

@@ -6,9 +6,10 @@
  * does not die itself: one thread, no input from clients, no options of its own.
  * kvmm lies in the same directory.  It gets the command line unchanged and, before
  * that, the settings of the file of options and of the environment as options.
- * Hold reads these once: a kvmm that is started again, or after an upgrade, has
- * the sizes with which the adopted memory was made, even if the file has changed.
- * Options for swapd go to swapd in the same way.
+ * A kvmm that is started again, or after an upgrade, has the sizes with which the
+ * adopted memory was made, even if the file has changed: on SIGHUP hold reads the
+ * options again, and only those that can change do (options.c).  Options for swapd go
+ * to swapd in the same way.
  *
  * A child that exits, with any code, has logged the reason: hold ends with the
  * same code.  It removes files that the child could not, since that may have
@@ -19,7 +20,7 @@
  * left in the kernel.  One exit code is no end: the child makes room for another
  * program (upgrade.c).
  *
- * Hold passes on SIGTERM, SIGINT and SIGHUP and waits for the child.  It kills a
+ * Hold passes on SIGTERM and SIGINT and waits for the child.  It kills a
  * child that does not end in time, and removes its sockets and lock.  When hold
  * itself is killed the kernel sends the child SIGTERM.
  *
@@ -30,7 +31,8 @@
  * can go on with it.
  *
  * swapd is the second child (swap.h), started when kvmm asks for it; kvmm-proc is
- * the third (mount.h), started when the operator asks for it.
+ * the third (mount.h), started when the operator asks for it.  A fourth one opens swap
+ * areas and makes changed options known to kvmm (apply.h).
  *
  * Started by root, hold stays root with few capabilities (sandbox.h): those
  * that its children need until they have changed their user.
@@ -56,9 +58,10 @@
 #include <kvmm/log.h>
 #include <kvmm/notify.h>
 #include <kvmm/sandbox.h>
-#include <kvmm/tenant_opt.h>
 
+#include "kvmm/hold/apply.h"
 #include "kvmm/hold/mount.h"
+#include "kvmm/hold/options.h"
 #include "kvmm/hold/store.h"
 #include "kvmm/hold/swap.h"
 #include "kvmm/hold/upgrade.h"
@@ -73,7 +76,7 @@ static const struct kv_program program = {
 	.nr_opts	= KVMM_NR_OPTS,
 	.exits		= kvmm_exits,
 	.nr_exits	= KVMM_NR_EXITS,
-	.more		= tenant_opt_help,
+	.more		= kvmm_keys_help,
 	.file		= kvmm_config_file,
 };
 
@@ -84,7 +87,6 @@ static const struct kv_program program = {
 #define STOP_GRACE_MS	10000
 #define HANDOVER_S	5	/* for a new kvmm to read the kept records */
 #define FILES_MOST	(1u << 20)	/* descriptors, if that is allowed */
-#define ARGS_MOST	1024
 #define FILES_OTHER	(HOLD_RECORDS + 256)	/* descriptors of no extent */
 
 /**
@@ -92,6 +94,7 @@ static const struct kv_program program = {
  * @files:   limit on descriptors that children get
  * @life:    HOLD_LIFE_*, for the next child
  * @works:   the last child did its work
+ * @served:  a kvmm has served
  * @upgrade: programs of this child and the next
  * @stop_at: time to kill the child, once it was asked to end; else 0
  */
@@ -100,11 +103,13 @@ struct hold {
 	struct swap	swap;
 	struct mount	mount;
 	struct upgrade	upgrade;
+	struct options	options;
+	struct apply	apply;
 	struct rlimit	files;
 	u32		life;
 	bool		works;
+	bool		served;
 	sigset_t	old_mask;
-	char		**argv;
 	char		exe[4096];
 	char		swapd[4096];
 	int		signals;
@@ -127,7 +132,8 @@ static void __noreturn child_exec(struct hold *h, pid_t parent, int sock)
 		_exit(EX_OSERR);
 	sigprocmask(SIG_SETMASK, &h->old_mask, NULL);
 	snprintf(fd, sizeof(fd), "%d", sock);
-	if (fcntl(sock, F_SETFD, 0) || setenv(HOLD_ENV, fd, 1)) {
+	if (fcntl(sock, F_SETFD, 0) || setenv(HOLD_ENV, fd, 1) ||
+	    setenv(KVMM_CONFIG_ENV, h->options.path, 1)) {
 		pr_err("the socket to kvmm cannot be handed on: %s",
 		       strerror(errno));
 		_exit(EX_OSERR);
@@ -135,9 +141,9 @@ static void __noreturn child_exec(struct hold *h, pid_t parent, int sock)
 	if (h->files.rlim_max)
 		setrlimit(RLIMIT_NOFILE, &h->files);
 	/* ps then tells kvmm from kvmm-hold. */
-	h->argv[0] = h->exe;
-	upgrade_exec(&h->upgrade, h->argv);
-	execv(h->exe, h->argv);
+	h->options.args[0] = h->exe;
+	upgrade_exec(&h->upgrade, h->options.args);
+	execv(h->exe, h->options.args);
 	pr_err("%s cannot be started: %s: install kvmm beside kvmm-hold",
 	       h->exe, strerror(errno));
 	_exit(EX_OSERR);
@@ -252,6 +258,10 @@ static void take_signals(struct hold *h)
 	struct signalfd_siginfo si;
 
 	while (read(h->signals, &si, sizeof(si)) == sizeof(si)) {
+		if (si.ssi_signo == SIGHUP) {
+			options_reload(&h->options, &h->apply);
+			continue;
+		}
 		if (!h->stopping) {
 			h->stop_at = kv_now_ms() + STOP_GRACE_MS;
 			(void)kv_notify("STOPPING=1");
@@ -259,6 +269,16 @@ static void take_signals(struct hold *h)
 		h->stopping = true;
 		child_signal(h, (int)si.ssi_signo);
 	}
+}
+
+/* Open the areas once, and make changed options known. */
+static void tell_options(struct hold *h)
+{
+	if (h->store.serves && !h->served) {
+		h->served = true;
+		options_first(&h->options, &h->apply);
+	}
+	apply_work(&h->apply, h->store.serves && !h->stopping);
 }
 
 static int wait_ms(const struct hold *h, u64 until)
@@ -286,14 +306,15 @@ static int wait_ms(const struct hold *h, u64 until)
 static int hold_child(struct hold *h)
 {
 	for (;;) {
-		struct pollfd p[5 + SWAP_POLL_MAX] = {
+		struct pollfd p[6 + SWAP_POLL_MAX] = {
 			{ .fd = h->signals, .events = POLLIN },
 			{ .fd = h->pidfd, .events = POLLIN },
 			{ .fd = h->sock, .events = POLLIN },
 			{ .fd = h->upgrade.probe.out, .events = POLLIN },
 			{ .fd = h->mount.pidfd, .events = POLLIN },
+			{ .fd = h->apply.pidfd, .events = POLLIN },
 		};
-		u32 n = 5 + swap_poll(&h->swap, p + 5);
+		u32 n = 6 + swap_poll(&h->swap, p + 6);
 		struct hold_record r;
 
 		if (h->swap.blocked)
@@ -315,6 +336,7 @@ static int hold_child(struct hold *h)
 			hold_tell(h, &r);
 		swap_work(&h->swap, &h->store);
 		mount_work(&h->mount, h->store.serves && !h->stopping);
+		tell_options(h);
 		if (h->stop_at && kv_now_ms() >= h->stop_at) {
 			pr_warn("kvmm did not end in %d s: killed",
 				STOP_GRACE_MS / 1000);
@@ -495,41 +517,16 @@ static void fill_standard(void)
 		close(fd);
 }
 
-/* Make the arguments of kvmm and swapd.  Return: 0 or an exit code. */
-static int make_args(struct hold *h, struct kvmm_config *c, int argc,
-		     char **argv)
-{
-	static char *args[ARGS_MOST], *swapd[ARGS_MOST];
-	int n = kv_config_args(&c->section[0], args + 1, ARGS_MOST - 2);
-	int nr = kv_config_args(&c->section[1], swapd, ARGS_MOST - 1);
-	int i;
-
-	if (n < 0 || nr < 0 || n + argc + 1 > ARGS_MOST) {
-		pr_err("too many options, or no memory for them");
-		return EX_USAGE;
-	}
-	/* The command line comes last, with its operands. */
-	for (i = 1; i < argc; i++)
-		args[n + i] = argv[i];
-	h->argv = args;
-	h->swap.args = swapd;
-	if (c->file.path[0])
-		pr_info("options: %s", c->file.path);
-	return 0;
-}
-
 /* Return: 0 with options read, an exit code, or -1: an end without a fault. */
-static int read_options(struct hold *h, struct kvmm_options *o, int argc,
-			char **argv)
+static int read_options(struct hold *h, int argc, char **argv)
 {
-	static struct kvmm_config config;
+	const struct kvmm_options *o = &h->options.opt;
 	char text[512];
 	bool wrong;
 	int err;
 
-	kvmm_config_init(&config, o);
-	err = kvmm_config_read(&program, &config, false, argc, argv, text,
-			       sizeof(text));
+	err = options_read(&h->options, &program, argc, argv, text,
+			   sizeof(text));
 	if (err == -ECANCELED)
 		return -1;
 	/* kvmm reports mistakes in the command line, which is its own. */
@@ -548,8 +545,9 @@ static int read_options(struct hold *h, struct kvmm_options *o, int argc,
 	swap_init(&h->swap, h->swapd, &h->old_mask);
 	h->swap.sandbox = o->sandbox;
 	h->swap.user = o->swapd_user;
+	h->swap.args = h->options.swapd;
 	if (wrong || !o->check_config)
-		return make_args(h, &config, argc, argv);
+		return options_args(&h->options);
 	/* kvmm answers --check-config, as it would alone. */
 	unsetenv(HOLD_ENV);
 	execv(h->exe, argv);
@@ -578,7 +576,7 @@ static int drop_rights(const struct kvmm_options *o, const struct mount *m)
 int main(int argc, char **argv)
 {
 	static struct hold h = { .sock = -1, .pidfd = -1, .signals = -1 };
-	static struct kvmm_options o;
+	const struct kvmm_options *o = &h.options.opt;
 	char text[128];
 	int err, code;
 
@@ -586,14 +584,15 @@ int main(int argc, char **argv)
 	kv_notify_init();
 	kv_log_init("kvmm-hold", KV_LOG_INFO);
 	kv_log_never_wait();
-	code = read_options(&h, &o, argc, argv);
+	code = read_options(&h, argc, argv);
 	if (code)
 		return max(code, 0);
 	raise_files(&h);
 	h.store.ask = hold_asked;
-	upgrade_init(&h.upgrade, o.user);
-	mount_init(&h.mount, &o, &h.old_mask);
-	if (drop_rights(&o, &h.mount))
+	upgrade_init(&h.upgrade, o->user);
+	mount_init(&h.mount, o, &h.old_mask);
+	apply_init(&h.apply, h.mount.dir, &h.old_mask);
+	if (drop_rights(o, &h.mount))
 		return EX_OSERR;
 	umask(0077);
 	/* kvmm reads the same variable and logs the error. */
@@ -607,6 +606,7 @@ int main(int argc, char **argv)
 		return EX_OSERR;
 	}
 	code = hold_run(&h);
+	apply_exit(&h.apply);
 	mount_exit(&h.mount);
 	swap_exit(&h.swap);
 	/*

@@ -21,12 +21,25 @@
 #define WATCHDOG_NS	NSEC_PER_SEC
 #define HOLD_BATCH	256	/* records of hold in one round */
 
+/* This process has no right to the file of options: kvmm-hold reads it. */
+static void control_hangup(const struct daemon *d)
+{
+	if (d->deposit.fd < 0)
+		pr_warn("SIGHUP: nothing is read: kvmm without kvmm-hold reads its options at start only: restart it");
+	else
+		pr_warn("SIGHUP: nothing is read: send it to kvmm-hold, the parent, which reads the options");
+}
+
 static void control_signal(void *arg, struct watch *w, u32 events)
 {
 	struct daemon *d = arg;
 	struct signalfd_siginfo si;
 
 	while (read(w->fd, &si, sizeof(si)) == sizeof(si)) {
+		if (si.ssi_signo == SIGHUP) {
+			control_hangup(d);
+			continue;
+		}
 		pr_info("SIG%s: shutting down",
 			sigabbrev_np((int)si.ssi_signo));
 		d->loop.stop = true;

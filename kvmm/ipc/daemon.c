@@ -74,6 +74,7 @@ static void join_upper(struct daemon *d)
 	d->operators.deposit = &d->deposit;
 	d->operators.mm = &d->mm;
 	d->operators.sockets = &d->sockets;
+	d->operators.clients = &d->clients;
 	d->operators.link = &d->link;
 	d->operators.admins.loop = &d->loop;
 	d->views.setup = &d->setup;

@@ -47,6 +47,7 @@
  * struct daemon - the shell around one core
  * @signals:    the control thread's signals
  * @hold_watch: messages of kvmm-hold
+ * @config:     path of the file of options, whether it is there or not; "none"
  * @unlink_dir: directory of its sockets, which it removes if its user may
  */
 struct daemon {
@@ -67,6 +68,7 @@ struct daemon {
 	struct watch		signals;
 	struct watch		hold_watch;
 	struct sandbox		box;
+	char			config[4096];
 	char			unlink_dir[SUN_PATH];
 };
 

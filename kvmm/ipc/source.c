@@ -45,6 +45,19 @@ static int source_swap_info(void *arg, struct proc_swap_info *info)
 	return link_get_info(&d->link, info);
 }
 
+static int source_limits(void *arg, u32 i, struct proc_limits *info)
+{
+	const struct daemon *d = arg;
+
+	if (i >= ARRAY_SIZE(d->clients.limits))
+		return -ERANGE;
+	if (!d->clients.limits[i].used)
+		return -ENOENT;
+	info->key = d->clients.limits[i].key;
+	info->opt = d->clients.limits[i].opt;
+	return 0;
+}
+
 static u64 source_idle_ns(void *arg)
 {
 	const struct daemon *d = arg;
@@ -61,11 +74,14 @@ int source_start(struct daemon *d)
 		.tenant_info	= source_tenant_info,
 		.swap_area	= source_swap_area,
 		.swap_info	= source_swap_info,
+		.limits		= source_limits,
 		.idle_ns	= source_idle_ns,
 		.host		= &d->setup.host.found,
 		.arg		= d,
 		.backend	= d->setup.dev.ops->name,
 		.socket		= d->sockets.attach_addr.sun_path,
+		.config		= d->config,
+		.own_key	= d->setup.own_uid,
 		.start_ns	= d->setup.start_ns,
 		.daemon_epoch	= d->setup.epoch,
 		.start		= d->setup.adopted < 0 ? "cold" :

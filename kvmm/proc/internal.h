@@ -134,6 +134,8 @@ struct proc_ctx {
 	  "seconds since start, seconds that the mm thread slept")	\
 	x("status", 0444, FOR_TENANTS | NEED_DOMAINS | NEED_CLIENTS | NEED_TENANTS, show_status, \
 	  "the daemon itself: process, backend, socket, epoch")		\
+	x("config", 0444, NEED_DOMAINS | NEED_TIERS | NEED_TENANTS, show_config, \
+	  "the running state as lines of the file of options, which kvctl save writes") \
 	x("meminfo", 0444, NEED_POOL | NEED_TIERS, show_meminfo,	\
 	  "where the bytes of the pools are")				\
 	x("vmstat", 0444, NEED_ALL, show_vmstat,			\

@@ -24,6 +24,7 @@
 #ifndef KVMM_PROC_PROC_H
 #define KVMM_PROC_PROC_H
 
+#include <kvmm/domain_opt.h>
 #include <kvmm/seq.h>
 #include <kvmm/swapd.h>
 #include <kvmm/types.h>
@@ -72,13 +73,23 @@ struct proc_tenant_info {
  * @path:   path that the operator gave; lives until the next request
  * @device: a block device
  * @lost:   swapd no longer uses the area, or its disk failed too often
+ * @leaves: an operator takes the area away
  * @index:  number of the area at swapd
+ * @asked:  size that the file was to have; 0: a block device
  */
 struct proc_swap_area {
 	const char	*path;
 	bool		device;
 	bool		lost;
+	bool		leaves;
 	u32		index;
+	u64		asked;
+};
+
+/* Limits that the options give a domain of the tenant @key. */
+struct proc_limits {
+	u64			key;
+	struct domain_opt	opt;
 };
 
 /* Counters of the requests to swapd; they only rise. */
@@ -148,12 +159,16 @@ struct proc_swap_info {
  * @tenant_info:  fills @info for a tenant's key; 0 or -ENOENT.  As above
  * @swap_area:    fills @info for area @i of the core; 0 or -ENOENT.  As above
  * @swap_info:    fills @info; 0, or -ENOENT when there is no swap.  As above
+ * @limits:       fills @info for --domain @i; 0, -ENOENT, or -ERANGE past the last.
+ *                As above.  NULL: there is none
  * @now:          CLOCK_MONOTONIC in nanoseconds; NULL: the system's clock
  * @idle_ns:      time that the thread of the core has spent asleep; NULL: 0
  * @arg:          first argument of all of these
  * @host:         kinds of pages of the host pool; NULL: there is none
  * @backend:      "host" or "cuda"
  * @socket:       path of the attach socket
+ * @config:       path of the file of options; NULL: none
+ * @own_key:      key of the user who started the daemon
  * @start_ns:     CLOCK_MONOTONIC when the daemon started
  * @daemon_epoch: epoch that clients are told
  * @start:        how the daemon started; NULL: cold
@@ -171,12 +186,15 @@ struct proc_source {
 	int		(*swap_area)(void *arg, u32 i,
 				     struct proc_swap_area *info);
 	int		(*swap_info)(void *arg, struct proc_swap_info *info);
+	int		(*limits)(void *arg, u32 i, struct proc_limits *info);
 	u64		(*now)(void *arg);
 	u64		(*idle_ns)(void *arg);
 	void		*arg;
 	const struct hostpool_found *host;
 	const char	*backend;
 	const char	*socket;
+	const char	*config;
+	u64		own_key;
 	u64		start_ns;
 	u64		daemon_epoch;
 	const char	*start;

@@ -48,6 +48,7 @@
 	x(unpin, "DOMAIN", 1, 1, "set the domain's memory.min back to the one that its clients asked for") \
 	x(drain, "[WHAT]", 0, 1, "refuse new clients and sequences, while open ones go on: of the node (the default), tenant/NAME or client/ID; --off ends it") \
 	x(log_level, "LEVEL", 1, 1, "set the level of the messages of kvmm and swapd: err, warn, info or debug") \
+	x(save, "", 0, 0, "write swap areas, limits of domains and tunables, as they are now, into the daemon's file of options; --print shows the text instead") \
 	x(upgrade, "[PROGRAM]", 0, 1, "another kvmm takes over, this one's clients with it; without a name the one beside kvctl") \
 	x(version, "", 0, 0, "print the version of kvctl and of the daemon") \
 	x(help, "", 0, 0, "print this text")

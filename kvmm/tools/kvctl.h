@@ -26,6 +26,8 @@
 	  "swapon: overwrite a file or device with other content than a swap area") \
 	x(flag, off, "off", NULL, 0, 0, NULL,				\
 	  "drain: end the drain")		\
+	x(flag, print, "print", NULL, 0, 0, NULL,			\
+	  "save: print the file of options that would be written")	\
 	x(flag, json, "json", NULL, 0, 0, NULL,				\
 	  "print JSON on stdout; errors stay lines on stderr") \
 	x(flag, cold, "cold", NULL, 0, 0, NULL,				\
@@ -88,6 +90,9 @@ int cmd_swapoff(struct kvctl *k, char **argv);
 int cmd_drop_caches(struct kvctl *k, char **argv);
 int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
 		    bool *refused);
+
+/* kvctl_save.c: writes the file of options.  Return: exit code. */
+int cmd_save(struct kvctl *k, char **argv);
 
 /* kvctl_upgrade.c: @argv is the program, or empty.  Return: exit code. */
 int cmd_upgrade(struct kvctl *k, char **argv);

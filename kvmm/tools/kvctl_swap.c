@@ -7,7 +7,6 @@
  * later has no effect.  If kvctl made the file and the daemon refuses it, kvctl
  * removes it again.
  */
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,6 +15,7 @@
 #include <unistd.h>
 
 #include <kvmm/admin.h>
+#include <kvmm/area_opt.h>
 #include <kvmm/log.h>
 
 #include "kvmm/tools/kvctl.h"
@@ -87,76 +87,14 @@ int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
 	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
 }
 
-/*
- * Open a block device exclusively: the descriptor keeps other programs away as long
- * as the daemon has it.  If another program uses the device, it is opened for
- * reading only, and the daemon's answer names that program.
- */
-static int file_open(const char *path)
-{
-	const int flags = O_CLOEXEC | O_NONBLOCK | O_NOCTTY;
-	struct stat st;
-	int fd;
-
-	if (stat(path, &st) || !S_ISBLK(st.st_mode))
-		return open(path, O_RDWR | flags);
-	/* O_EXCL without O_CREAT means exclusive use, of a block device only. */
-	fd = open(path, O_RDWR | O_EXCL | flags);
-	if (fd < 0 && errno == EBUSY)
-		fd = open(path, O_RDONLY | flags);
-	return fd;
-}
-
-/* Open or make the file.  Return: descriptor, or -errno; the error was printed. */
-static int area_open(const struct kvctl *k, const char *path, bool *made)
-{
-	int fd;
-
-	*made = false;
-	fd = file_open(path);
-	if (fd < 0 && errno == ENOENT && k->opts.size) {
-		fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
-		*made = fd >= 0;
-	}
-	if (fd >= 0)
-		return fd;
-	fd = -errno;
-	if (fd == -EEXIST)
-		pr_err("%s: is a link to nothing: remove it, or name the file",
-		       path);
-	else if (fd == -ENOENT)
-		pr_err("%s: no such file: give --size to have it made", path);
-	else if (fd == -EISDIR)
-		pr_err("%s: is a directory: name a file or a block device",
-		       path);
-	else
-		pr_err("%s: cannot be opened for writing: %s", path,
-		       strerror(-fd));
-	return fd;
-}
-
-/* Check the opened file before the daemon is asked. */
-static int area_judge(const struct kvctl *k, const char *path, int fd)
+/* Other users could read the content of sequences. */
+static void warn_readable(const char *path, int fd)
 {
 	struct stat st;
 
-	if (fstat(fd, &st)) {
-		pr_err("%s: %s", path, strerror(errno));
-		return EX_IOERR;
-	}
-	if (!S_ISREG(st.st_mode) && !S_ISBLK(st.st_mode)) {
-		pr_err("%s: is neither a file nor a block device: name one",
-		       path);
-		return EXIT_FAILURE;
-	}
-	if (S_ISREG(st.st_mode) && (st.st_mode & 0077))
+	if (!fstat(fd, &st) && S_ISREG(st.st_mode) && (st.st_mode & 0077))
 		pr_warn("%s: others may read it (mode %04o): 0600 is suggested",
 			path, st.st_mode & 07777);
-	if (S_ISREG(st.st_mode) && !st.st_size && !k->opts.size) {
-		pr_err("%s: is empty: give --size", path);
-		return EXIT_FAILURE;
-	}
-	return EXIT_SUCCESS;
 }
 
 /*
@@ -188,16 +126,17 @@ static int full_path(const char *path, char *full, size_t len)
 
 int cmd_swapon(struct kvctl *k, char **argv)
 {
-	char req[KV_ADMIN_REQ], full[4096];
+	char req[KV_ADMIN_REQ], full[4096], why[4352];
 	bool made, refused = true;
 	int ret, fd;
 
-	fd = area_open(k, argv[0], &made);
-	if (fd < 0)
+	fd = area_file_open(argv[0], k->opts.size, &made, why, sizeof(why));
+	if (fd < 0) {
+		pr_err("%s", why);
 		return EXIT_FAILURE;
-	ret = area_judge(k, argv[0], fd);
-	if (!ret)
-		ret = full_path(argv[0], full, sizeof(full));
+	}
+	warn_readable(argv[0], fd);
+	ret = full_path(argv[0], full, sizeof(full));
 	if (!ret) {
 		snprintf(req, sizeof(req), "swapon %" PRIu64 " %u %u %s",
 			 k->opts.size, k->opts.priority, k->opts.force, full);

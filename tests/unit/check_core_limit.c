@@ -527,6 +527,33 @@ START_TEST(test_operator)
 }
 END_TEST
 
+/* A limit given before the domain was made: its client may ask for less of max. */
+START_TEST(test_operator_begins)
+{
+	struct kvmm_attach_req req = sh_attach_req("a");
+	struct core_domain_view v;
+	int id;
+
+	req.limits[0].max = 8 * SH_BLOCK;
+	id = sh_attach_as(1, &req);
+	ck_assert_int_ge(id, 0);
+	ck_assert_int_eq(core_domain_begin(sh.core, sh.now, 0, CORE_LIMIT_MAX,
+					   SH_BLOCK - 1), -EINVAL);
+	ck_assert_uint_eq(sh_domain((u32)id).by_operator, 0);
+	ck_assert_int_eq(core_domain_begin(sh.core, sh.now, 0, CORE_LIMIT_MAX,
+					   16 * SH_BLOCK), 0);
+	ck_assert_int_eq(core_domain_begin(sh.core, sh.now, 0, CORE_LIMIT_MIN,
+					   4 * SH_BLOCK), 0);
+	v = sh_domain((u32)id);
+	ck_assert_uint_eq(v.limit[CORE_LIMIT_MAX], 8 * SH_BLOCK);
+	ck_assert_uint_eq(v.limit[CORE_LIMIT_MIN], 4 * SH_BLOCK);
+	ck_assert_uint_eq(v.by_operator, BIT(CORE_LIMIT_MAX) | BIT(CORE_LIMIT_MIN));
+	ck_assert_uint_eq(v.operator_limit[CORE_LIMIT_MAX], 16 * SH_BLOCK);
+	ck_assert_int_eq(set((u32)id, CORE_LIMIT_MAX, 16 * SH_BLOCK), 0);
+	ck_assert_uint_eq(sh_domain((u32)id).limit[CORE_LIMIT_MAX], 16 * SH_BLOCK);
+}
+END_TEST
+
 /* A client that attaches later with lower limits changes none of these. */
 START_TEST(test_operator_holds)
 {
@@ -601,6 +628,7 @@ int main(void)
 	tcase_add_test(tc, test_weight);
 	tcase_add_test(tc, test_weight_on_average);
 	tcase_add_test(tc, test_operator);
+	tcase_add_test(tc, test_operator_begins);
 	tcase_add_test(tc, test_operator_holds);
 	tcase_add_test(tc, test_lowered_max_fails);
 	suite_add_tcase(s, tc);

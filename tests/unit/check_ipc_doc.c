@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <kvmm/area_opt.h>
+#include <kvmm/domain_opt.h>
 #include <kvmm/fault.h>
 
 #include <kvmm/kvmm_options.h>
@@ -129,6 +131,26 @@ START_TEST(test_keys)
 }
 END_TEST
 
+/* The keys of area and domain. */
+START_TEST(test_area_keys)
+{
+	static const char * const rows[] = {
+#define x(kind, field, name, def, lo, hi, meta, help)			\
+		"| `" name "=" meta "` | " def " | " help " |\n",
+		AREA_KEYS(x)
+#undef x
+#define x(mark, key, unit, help) "| `" #key "=" unit "` | " help " |\n",
+		DOMAIN_KEYS(x)
+#undef x
+	};
+	u32 i;
+
+	page = page_read("daemon.md");
+	for (i = 0; i < ARRAY_SIZE(rows); i++)
+		want_row(rows[i]);
+}
+END_TEST
+
 START_TEST(test_exits)
 {
 	char row[1024];
@@ -163,6 +185,7 @@ int main(void)
 	tcase_add_test(tc, test_swapd_keys);
 	tcase_add_test(tc, test_swapd_options);
 	tcase_add_loop_test(tc, test_keys, 0, ARRAY_SIZE(keys));
+	tcase_add_test(tc, test_area_keys);
 	tcase_add_loop_test(tc, test_exits, 0, KVMM_NR_EXITS);
 	tcase_add_loop_test(tc, test_faults, 0, NR_KV_FAULTS);
 	suite_add_tcase(s, tc);

@@ -19,6 +19,8 @@ static int area_info(void *arg, u32 i, struct proc_swap_area *info)
 	info->device = i == 1;
 	info->lost = i == 2;
 	info->index = 2 - i;
+	info->asked = i ? 0 : 1 << 20;
+	info->leaves = false;
 	return 0;
 }
 
@@ -83,6 +85,36 @@ START_TEST(test_swaps)
 	ck_assert_ptr_nonnull(strstr(fx_cat("swaps"), "\t5\t\t-\n"));
 	fx.swap_info = NULL;
 	ck_assert_ptr_nonnull(strstr(fx_cat("swaps"), "\t5\t\t-\n"));
+}
+END_TEST
+
+/* Lines of the file of options; a name that no line can have is a comment. */
+START_TEST(test_config)
+{
+	const char *text;
+	struct core_domain_view v;
+
+	add_area(8, 5, 0);
+	add_area(2, 0, 1);
+	fx_attach(&fx, 0, "chat");
+	fx_attach(&fx, 1000, "a,b");
+	fx_attach(&fx, 0, "free");
+	ck_assert_int_eq(core_domain_set(fx.core, fx.now, 0, CORE_LIMIT_MIN, 1 << 20), 0);
+	ck_assert_int_eq(core_domain_set(fx.core, fx.now, 0, CORE_LIMIT_HIGH,
+					 KVMM_LIMIT_MAX), 0);
+	ck_assert_int_eq(core_domain_set(fx.core, fx.now, 1, CORE_LIMIT_WEIGHT, 7), 0);
+	ck_assert_int_eq(core_get_domain(fx.core, 2, &v), 0);
+	ck_assert_uint_eq(v.by_operator, 0);
+	text = fx_cat("config");
+	ck_assert(has_line(text, "# file: none"));
+	ck_assert(has_line(text, "area = /swap/one,size=1M,priority=5"));
+	ck_assert(has_line(text, "# left out, for a blank, a comma or another mark in its path: area /dev/a\\040name\\012with\\040lines"));
+	ck_assert(has_line(text, "domain = chat,min=1M,high=max"));
+	ck_assert(has_line(text, "# left out, for a blank, a comma, a slash or another mark in its name: domain a,b"));
+	ck_assert_ptr_null(strstr(text, "free"));
+	ck_assert_ptr_null(strstr(text, "swappiness"));
+	ck_assert_int_eq(core_tune(fx.core, fx.now, CORE_TUNE_swappiness, 0), 0);
+	ck_assert(has_line(fx_cat("config"), "swappiness = 0"));
 }
 END_TEST
 
@@ -200,6 +232,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, fx_teardown);
 	tcase_add_test(tc, test_swaps);
+	tcase_add_test(tc, test_config);
 	tcase_add_test(tc, test_area_that_went);
 	tcase_add_test(tc, test_swapareas);
 	tcase_add_test(tc, test_swapstat);

@@ -149,19 +149,8 @@ int core_drop_caches(struct core *c, u64 now, u32 dom, u32 most)
 	return (int)nr;
 }
 
-/**
- * core_domain_set() - an operator changes a limit of a domain
- * @which: CORE_LIMIT_*
- * @value: bytes, KVMM_LIMIT_MAX for none; for the weight 1 to 10000
- *
- * It also holds for clients that attach later, until it is changed or unset;
- * they may ask for less of high and max.  Above a lowered max, cache is evicted
- * at once, and sequences give way when they next ask for memory.  A sequence
- * that can never fit any more fails when its turn comes.
- * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: max below one
- * block, or no such limit.
- */
-int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
+static int domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value,
+		      bool begin)
 {
 	struct kv_domain *d;
 	int err;
@@ -179,11 +168,43 @@ int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
 	KV_BUG_ON(which >= CORE_NR_LIMITS);
 	d->by_operator |= BIT(which);
 	d->operator_limit[which] = value;
+	/* Valid: it is @value, or was checked at attach. */
+	if (begin)
+		(void)limit_set(d, which, limit_bounded(d, which));
 	core_tell(c, limit_set, .domain = dom, .mark = which, .value = value);
 	limit_settle(c);
 	(void)room_evict(c, dom, 0);
 	admit_all(c);
 	return 0;
+}
+
+/**
+ * core_domain_set() - an operator changes a limit of a domain
+ * @which: CORE_LIMIT_*
+ * @value: bytes, KVMM_LIMIT_MAX for none; for the weight 1 to 10000
+ *
+ * It also holds for clients that attach later, until it is changed or unset;
+ * they may ask for less of high and max.  Above a lowered max, cache is evicted
+ * at once, and sequences give way when they next ask for memory.  A sequence
+ * that can never fit any more fails when its turn comes.
+ * Return: 0; -ERANGE past the last domain; -ENOENT; -EINVAL: max below one
+ * block, or no such limit.
+ */
+int core_domain_set(struct core *c, u64 now, u32 dom, u32 which, u64 value)
+{
+	return domain_set(c, now, dom, which, value, false);
+}
+
+/**
+ * core_domain_begin() - an operator gave a limit before the domain was made
+ *
+ * As core_domain_set(), but less of high and max is in effect if the client that made
+ * the domain asked for less.
+ * Return: as core_domain_set().
+ */
+int core_domain_begin(struct core *c, u64 now, u32 dom, u32 which, u64 value)
+{
+	return domain_set(c, now, dom, which, value, true);
 }
 
 /**

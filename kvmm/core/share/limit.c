@@ -195,11 +195,11 @@ void limit_settle(struct core *c)
 }
 
 /*
- * The limit in effect: the operator's, if it set one, else the client's.  Of two
- * limits for high or max the smaller one is in effect: a client may lower these,
- * which harms no other domain.
+ * limit_bounded() - the limit in effect: the operator's, if it set one, else the
+ * client's.  Of two limits for high or max the smaller one is in effect: a client may
+ * lower these, which harms no other domain.
  */
-static u64 bounded(const struct kv_domain *d, u32 which)
+u64 limit_bounded(const struct kv_domain *d, u32 which)
 {
 	u64 asked = d->asked_limit[which];
 
@@ -223,13 +223,13 @@ void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
 	asked[CORE_LIMIT_MAX] = l->max;
 	asked[CORE_LIMIT_WEIGHT] = req->weight ? req->weight :
 						 CORE_WEIGHT_DEFAULT;
-	d->min_bytes = bounded(d, CORE_LIMIT_MIN);
-	d->low_bytes = bounded(d, CORE_LIMIT_LOW);
-	d->high_bytes = bounded(d, CORE_LIMIT_HIGH);
-	d->dev.max_bytes = bounded(d, CORE_LIMIT_MAX);
+	d->min_bytes = limit_bounded(d, CORE_LIMIT_MIN);
+	d->low_bytes = limit_bounded(d, CORE_LIMIT_LOW);
+	d->high_bytes = limit_bounded(d, CORE_LIMIT_HIGH);
+	d->dev.max_bytes = limit_bounded(d, CORE_LIMIT_MAX);
 	d->dev.max_blocks = to_blocks(&d->dev, d->dev.max_bytes);
 	d->high_blocks = to_blocks(&d->dev, d->high_bytes);
-	d->weight = (u32)bounded(d, CORE_LIMIT_WEIGHT);
+	d->weight = (u32)limit_bounded(d, CORE_LIMIT_WEIGHT);
 	KV_BUG_ON(!d->weight || d->weight > CORE_WEIGHT_MAX);
 }
 

@@ -9,6 +9,7 @@
 
 /* limit.c: limits of domains, protection from other domains */
 int limit_set(struct kv_domain *d, u32 which, u64 value);
+u64 limit_bounded(const struct kv_domain *d, u32 which);
 void limit_settle(struct core *c);
 void limit_restore(struct kv_domain *d);
 void limit_set_part(struct core *c, u32 dom, u32 pool, u64 bytes);

@@ -123,6 +123,7 @@ static void admin_set(struct operators *o, struct admin *adm, const char *req)
 {
 	char text[ADMIN_TEXT];
 	int err = admin_acts(req) ? admin_act(o, req, text) :
+		  !strncmp(req, "domain ", 7) ? admin_limits(o, req, text) :
 				    admin_change(o, req, text);
 
 	admin_finish(adm, err, text);
@@ -185,11 +186,12 @@ static void admin_ask(struct operators *o, struct admin *adm)
 	if (fd >= 0)
 		close(fd);
 	if (n > 0 && (admin_acts(req) || !strncmp(req, "set ", 4) ||
+		      !strncmp(req, "domain ", 7) ||
 		      !strncmp(req, "resize ", 7) ||
 		      !strncmp(req, "tune ", 5) || !strncmp(req, "trace ", 6)))
 		admin_set(o, adm, req);
 	else if (n)
-		admin_finish(adm, -EINVAL, "no such request: swapon, swapoff, set, resize, tune, trace, drop_caches, evict, pin, unpin, drain, log or upgrade");
+		admin_finish(adm, -EINVAL, "no such request: swapon, swapoff, set, domain, resize, tune, trace, drop_caches, evict, pin, unpin, drain, log or upgrade");
 	else
 		admin_end(adm);
 }

@@ -6,6 +6,7 @@
  *	act.c		evict, pin, drain, log
  *	set.c		marks of domains, the size of the pool, tunables, events
  *	name.c		the domain that an operator names
+ *	limits.c	limits of a domain that the file of options changes
  *	upgrade.c	another program takes over
  *
  * Context: control thread, but for functions handed to mm_call().
@@ -15,6 +16,7 @@
 
 #include <kvmm/types.h>
 
+#include "kvmm/ipc/clients/clients.h"
 #include "kvmm/ipc/conn/conn.h"
 #include "kvmm/ipc/mm/mm.h"
 #include "kvmm/ipc/swap/swap.h"
@@ -42,6 +44,7 @@ struct operators {
 	struct deposit		*deposit;
 	struct mm		*mm;
 	struct sockets		*sockets;
+	struct clients		*clients;
 	struct swap_link	*link;
 	struct proc		*proc;
 	struct admins		admins;
@@ -75,6 +78,9 @@ int __must_check admin_act(struct operators *o, const char *req, char *text);
 
 /* set.c */
 int __must_check admin_change(struct operators *o, const char *req, char *text);
+
+/* limits.c */
+int __must_check admin_limits(struct operators *o, const char *req, char *text);
 
 /* upgrade.c */
 void upgrade_request(struct operators *o, struct admin *adm, const char *req,

@@ -35,6 +35,9 @@ struct attach_call {
 	struct client			*c;
 	const struct kvmm_attach_req	*req;
 	const u8			*secret;
+	const struct domain_opt		*limits;	/* of the options, or NULL */
+	u32				refused;	/* of these */
+	bool				limited;
 	struct core_quota		quota;
 	struct kvmm_attach_rep		*rep;
 	struct core_attach_info		info;
@@ -141,6 +144,8 @@ static int attach_check(struct clients *cs, const struct client *c,
 static void call_attach(struct core *core, void *arg)
 {
 	struct attach_call *a = arg;
+	const bool is_new = a->limits &&
+			    domains_known(core, a->c->key, a->limits->name) == CORE_NONE;
 
 	a->err = core_client_attach_within(core, kv_now_ns(), a->c->key,
 					   a->secret, &a->quota, a->req,
@@ -149,6 +154,10 @@ static void call_attach(struct core *core, void *arg)
 		return;
 	a->c->mm.id = a->info.client;
 	a->c->tenant = a->info.tenant;
+	a->limited = is_new;
+	if (is_new)
+		a->refused = domains_set(core, a->info.domain, a->limits, ~0u,
+					 true);
 	mm_introduce(a->cs->mm, &a->c->mm);
 }
 
@@ -164,6 +173,7 @@ static int attach_core(struct attach_call *a)
 		return attach_refuse(a->rep, -EAGAIN,
 				     "the system has no random numbers: try again");
 	a->secret = secret;
+	a->limits = domains_find(a->cs, a->c->key, a->req->domain);
 	err = mm_call(a->cs->mm, call_attach, a);
 	a->secret = NULL;
 	explicit_bzero(secret, sizeof(secret));
@@ -237,6 +247,21 @@ static void attach_log_cut(const struct attach_call *a)
 		pr_info("domain %s: its client asks for more memory.min, memory.low or weight than tenant %s may: kvctl set gives it, or min= and weight= of its quota",
 			domain_print(a->req, name),
 			tenant_name(a->cs->sockets, a->c->key, tenant));
+}
+
+/* The domain is new and got the limits of the options. */
+static void attach_log_limits(const struct attach_call *a)
+{
+	char text[256];
+
+	if (!a->limited)
+		return;
+	domain_opt_format(a->limits, text, sizeof(text));
+	if (a->refused)
+		pr_warn("domain = %s: max is less than one block of %llu bytes, and is not set: give more",
+			text, (unsigned long long)a->info.block_bytes);
+	else
+		pr_info("domain = %s: has these limits of the options", text);
 }
 
 static void attach_log(const struct attach_call *a)
@@ -344,6 +369,7 @@ void attach_request(struct clients *cs, struct client *c,
 		attach_keep(cs, c, &rep);
 		attach_list(cs, c);
 		attach_log_dropped(&a);
+		attach_log_limits(&a);
 	}
 	if (!err) {
 		c->pidfd.fn = client_on_pidfd;

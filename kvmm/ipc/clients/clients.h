@@ -11,12 +11,14 @@
  *	life.c		a client ends
  *	ghost.c		processes that outlive their DETACH
  *	tenants.c	resources in use, by tenant
+ *	domains.c	limits that the options give to domains
  *
  * Context: control thread, but for functions handed to mm_call().
  */
 #ifndef KVMM_IPC_CLIENTS_H
 #define KVMM_IPC_CLIENTS_H
 
+#include <kvmm/domain_opt.h>
 #include <kvmm/list.h>
 
 #include "kvmm/ipc/base/base.h"
@@ -98,6 +100,13 @@ struct tenant {
 	u64	refused;	/* requests */
 };
 
+/* Limits for a domain of the tenant @key when it is made. */
+struct domain_limits {
+	bool			used;
+	u64			key;
+	struct domain_opt	opt;
+};
+
 /**
  * struct clients - all of them
  * @by_id:      by the core's number
@@ -108,6 +117,7 @@ struct tenant {
  * @readers:    struct reader; the view room's
  * @send_batch: descriptors in one message
  * @tenants:    cfg.max_tenants of them
+ * @limits:     of each --domain
  */
 struct clients {
 	struct setup	*setup;
@@ -125,6 +135,7 @@ struct clients {
 	u32		nr_greeting;
 	u32		send_batch;
 	struct tenant	*tenants;
+	struct domain_limits limits[KV_LIST_MAX];
 };
 
 /* accept.c */
@@ -198,5 +209,16 @@ u32 tenant_flying(const struct clients *cs, u64 key);
 struct tenant *tenant_get(struct clients *cs, u64 key);
 struct tenant *tenant_find(struct clients *cs, u64 key);
 int tenant_get_info(struct clients *cs, u64 key, struct proc_tenant_info *info);
+
+/* domains.c */
+bool domains_key(const struct clients *cs, const struct domain_opt *o, u64 *key);
+const struct domain_opt *domains_find(struct clients *cs, u64 key,
+				      const char *name);
+int __must_check domains_put(struct clients *cs, u64 key,
+			     const struct domain_opt *o);
+int __must_check domains_options(struct clients *cs);
+u32 domains_known(struct core *core, u64 key, const char *name);
+u32 domains_set(struct core *core, u32 domain, const struct domain_opt *o,
+		u32 marks, bool begin);
 
 #endif /* KVMM_IPC_CLIENTS_H */

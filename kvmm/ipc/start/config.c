@@ -3,6 +3,7 @@
  * config.c - options that contradict each other; the core's configuration
  */
 #include <kvmm/addr.h>
+#include <kvmm/area_opt.h>
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/start/start.h"
@@ -28,10 +29,25 @@ static int metrics_addr(const struct setup *s)
 	return -EINVAL;
 }
 
+/* kvmm-hold opens areas once kvmm serves; a wrong one is refused before. */
+static int areas(const struct setup *s)
+{
+	static struct area_opt a;
+	char why[256];
+	u32 i;
+
+	for (i = 0; i < s->opt.areas.nr; i++)
+		if (area_opt_parse(&a, s->opt.areas.s[i], why, sizeof(why))) {
+			pr_err("%s", why);
+			return -EINVAL;
+		}
+	return 0;
+}
+
 /* config_options() - judge options that are text.  Return: 0 or -EINVAL, logged */
 int config_options(struct setup *s)
 {
-	return host_numa(s) || metrics_addr(s) ? -EINVAL : 0;
+	return host_numa(s) || metrics_addr(s) || areas(s) ? -EINVAL : 0;
 }
 
 /* Is @bytes of --@name no multiple of an extent?  Then that has been logged. */

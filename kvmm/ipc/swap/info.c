@@ -80,7 +80,9 @@ int area_get_info(const struct swap_link *l, u32 i,
 		info->path = a->path;
 		info->device = a->device;
 		info->lost = a->lost || a->failed;
+		info->leaves = a->state == AREA_DRAINING;
 		info->index = n;
+		info->asked = a->device ? 0 : a->asked;
 		return 0;
 	}
 	return -ENOENT;
