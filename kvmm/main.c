@@ -72,7 +72,7 @@ static int start_device(struct daemon *d, char *why, size_t len)
 	}
 	if (!o->extent_size)
 		o->extent_size = d->setup.dev.ops->extent_size;
-	if (o->pool_size.unit == KV_AMOUNT_BYTES && !o->pool_size.value)
+	if (o->pool_size.unit == KV_AMOUNT_UNSET)
 		o->pool_size = d->setup.dev.ops->pool_size;
 	return d->setup.dev.ops->open && d->setup.dev.ops->open(&d->setup.dev) ?
 	       EX_UNAVAILABLE : 0;
@@ -359,6 +359,7 @@ static void stop_all(struct daemon *d, int code)
 static int judge_config(struct daemon *d)
 {
 	struct kvmm_options *o = &d->setup.opt;
+	struct kv_amount extent;
 	char why[512];
 	int err;
 
@@ -368,10 +369,12 @@ static int judge_config(struct daemon *d)
 	err = start_device(d, why, sizeof(why));
 	if (err)
 		return err;
+	extent = (struct kv_amount){ KV_AMOUNT_BYTES, o->extent_size };
 	if (o->pool_size.unit == KV_AMOUNT_AUTO)
-		o->pool_size = (struct kv_amount){ .value = o->extent_size };
-	if (o->host_size.unit == KV_AMOUNT_AUTO)
-		o->host_size = (struct kv_amount){ .value = o->extent_size };
+		o->pool_size = extent;
+	if (o->host_size.unit == KV_AMOUNT_AUTO ||
+	    o->host_size.unit == KV_AMOUNT_UNSET)
+		o->host_size = extent;
 	return limits_sizes(&d->setup, &d->deposit) || config_check(&d->setup) ? EX_CONFIG : 0;
 }
 

@@ -13,7 +13,9 @@
 
 static void format_amount(const struct kv_amount *a, char *buf, size_t len)
 {
-	if (a->unit == KV_AMOUNT_AUTO)
+	if (a->unit == KV_AMOUNT_UNSET)
+		*buf = '\0';
+	else if (a->unit == KV_AMOUNT_AUTO)
 		snprintf(buf, len, "auto");
 	else if (a->unit == KV_AMOUNT_PERCENT)
 		snprintf(buf, len, "%" PRIu64 "%%", a->value);

@@ -50,8 +50,8 @@ enum kvmm_backend {
 	  "memory of the device pool, less than 16T; 25%: of all memory of the device; auto: half of its available memory (default 256M in host memory, auto on a GPU)") \
 	x(size, extent_size, "extent-size", NULL, 65536, 1ull << 36, "SIZE", \
 	  "the unit of memory that moves between domains, a power of two (default 8M in host memory, 64M on a GPU)") \
-	x(amount, host_size, "host-size", "0", 0, 1ull << 50, "SIZE",	\
-	  "memory of the pinned host pool, for blocks that the device has no room for; 0: no host pool; 25%: of all memory; auto: half of the memory that the device pool leaves, or all huge pages set aside") \
+	x(amount, host_size, "host-size", NULL, 0, 1ull << 50, "SIZE",	\
+	  "memory of the pinned host pool, for blocks that the device has no room for; 0: no host pool; 25%: of all memory; auto: half of the memory that the device pool leaves, or all huge pages set aside (default a 16th of the device pool, but at most 1G and a 64th of all memory)") \
 	x(str, host_numa, "host-numa", "auto", 0, 0, "auto|local|interleave|NODE", \
 	  "memory node of the host pool: the nearest to the device, the one where kvmm starts, all in turn, or this one") \
 	x(size, area_max, "area-max", "0", 0, 1ull << 50, "SIZE",	\

@@ -68,6 +68,7 @@ struct kv_list {
 };
 
 enum kv_amount_unit {
+	KV_AMOUNT_UNSET,	/* not given; the program's default */
 	KV_AMOUNT_BYTES,
 	KV_AMOUNT_PERCENT,	/* 1 to 100 */
 	KV_AMOUNT_AUTO,		/* the program's rule; no value */

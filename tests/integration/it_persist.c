@@ -32,6 +32,8 @@ static void setup(void)
 {
 	const char *tmp = getenv("TMPDIR");
 
+	/* The file has the size. */
+	unsetenv("KVMM_HOST_SIZE");
 	snprintf(place, sizeof(place), "%s/persist.XXXXXX", tmp ? tmp : "/tmp");
 	ck_assert_ptr_nonnull(mkdtemp(place));
 }
@@ -477,6 +479,30 @@ START_TEST(test_reload_cold)
 }
 END_TEST
 
+/* Without host-size there is a small host pool, so an area needs no restart. */
+START_TEST(test_default_pool)
+{
+	char *text;
+
+	conf("pool-size = 32M\nextent-size = 1M\nmin-token-bytes = 1024\nproc = off\n");
+	start();
+	await_log("--host-size is not given, and comes to 2M");
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "HostTotal"), 2048);
+	done("swapon", at("one"), "--size=4M");
+	kill_kvmm();
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "HostTotal"), 2048);
+	await("swaps", "/one");
+	rig_stop(&rig);
+
+	rig_start(&rig, "--config", at("kvmm.conf"), "--host-size", "0", NULL);
+	ck_assert_int_eq(rig_value(&rig, "meminfo", "HostTotal"), 0);
+	text = kvctl(1, "swapon", at("two"), "--size=4M");
+	ck_assert_ptr_nonnull(strstr(text, "without a host pool"));
+	free(text);
+	rig_stop(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("persist");
@@ -492,6 +518,7 @@ int main(void)
 	tcase_add_test(tc, test_reload);
 	tcase_add_test(tc, test_reload_broken);
 	tcase_add_test(tc, test_reload_cold);
+	tcase_add_test(tc, test_default_pool);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

@@ -45,6 +45,8 @@ child()
 	done
 }
 
+# The file has it.
+unset KVMM_HOST_SIZE
 cat >"$work/kvmm.conf" <<-'EOF'
 	# for a test
 	pool-size = 2M

@@ -164,6 +164,45 @@ START_TEST(test_shares)
 }
 END_TEST
 
+static u64 host_default(u64 pool, u64 unit, u32 token, u64 area, bool own)
+{
+	const struct kvmm_dev_ops ops = { .own_memory = own };
+	const struct setup s = {
+		.opt = { .extent_size = unit, .min_token_bytes = token,
+			 .area_max = area },
+		.pool_size = pool,
+		.dev = { .ops = &ops },
+	};
+
+	return limits_host_default(&s, &m);
+}
+
+/* Without --host-size: a sixteenth of the pool, while that is small. */
+START_TEST(test_host_default)
+{
+	machine();
+	look(64 * G, 32 * G, "");
+	ck_assert_uint_eq(host_default(256 * M, 8 * M, 1024, 0, false), 16 * M);
+	ck_assert_uint_eq(host_default(200 * M, 8 * M, 1024, 0, false), 8 * M);
+	ck_assert_uint_eq(host_default(4 * M, M, 1024, 0, false), M);
+	ck_assert_uint_eq(host_default(20 * G, 8 * M, 65536, 0, false), G);
+	ck_assert_uint_eq(host_default(80 * G, 64 * M, 65536, 0, true), G);
+	/* Not beside a pool that leaves too little, with its records or those of areas. */
+	ck_assert_uint_eq(host_default(30 * G, 8 * M, 65536, 0, false), 0);
+	ck_assert_uint_eq(host_default(28 * G, 8 * M, 65536, 0, false), 0);
+	ck_assert_uint_eq(host_default(20 * G, 8 * M, 1024, 256 * G, false), 0);
+	ck_assert_uint_eq(host_default(256 * M, 2 * G, 1024, 0, false), 0);
+	/* A small machine has a small one, or none. */
+	m.total = 2 * G;
+	m.available = G;
+	ck_assert_uint_eq(host_default(512 * M, 8 * M, 4096, 0, false), 32 * M);
+	m.total = 256 * M;
+	ck_assert_uint_eq(host_default(64 * M, 8 * M, 4096, 0, false), 0);
+	m.total = UINT64_MAX;
+	ck_assert_uint_eq(host_default(64 * M, 8 * M, 4096, 0, false), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("memory");
@@ -178,6 +217,7 @@ int main(void)
 	tcase_add_test(tc, test_cgroup_v2);
 	tcase_add_test(tc, test_cgroup_v1);
 	tcase_add_test(tc, test_shares);
+	tcase_add_test(tc, test_host_default);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

@@ -140,7 +140,7 @@ void config_fill(struct setup *s, u32 nr_doors)
 		.io_deadline_ns		= o->swap_deadline_ms * NSEC_PER_MSEC,
 		.host_bytes		= s->host_size,
 		.area_bytes		= !s->host_size ? 0 : o->area_max ?
-					  o->area_max : 4 * s->host_size,
+					  o->area_max : AREA_HOSTS * s->host_size,
 #define x(type, name, ...) .name = o->name,
 		KVMM_TUNABLES(x)
 #undef x

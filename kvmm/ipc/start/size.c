@@ -12,6 +12,9 @@
  * by the same rule: the other half is for weights and workspaces of the
  * runtimes; the host pool then has the machine's memory for itself.
  *
+ * Without --host-size there is a small host pool, so that an area can be added at any
+ * time: a sixteenth of the device pool, as far as that is small beside the machine.
+ *
  * The result is a multiple of an extent, and is checked as if it had been
  * written in bytes.  It is computed in the first life only: in the next one the
  * memory of the last may not be free yet, and swap areas are there already.
@@ -19,6 +22,10 @@
 #include <kvmm/log.h>
 
 #include "kvmm/ipc/start/start.h"
+
+#define HOST_DEFAULT_MOST	(1ull << 30)
+#define DEV_RECORD		1280	/* bytes for a block of the pool, roughly */
+#define TIER_RECORD		256	/* and for one of the lower tiers */
 
 /**
  * limits_share() - bytes that an amount comes to
@@ -52,6 +59,54 @@ u64 limits_share(const struct kv_amount *a, const struct memory_room *m,
 		return 0;
 	}
 	return bytes / unit * unit;
+}
+
+/* Bytes of the records for a host pool of @bytes and its areas. */
+static u64 tier_records(const struct setup *s, u64 bytes)
+{
+	u64 area = s->opt.area_max ? s->opt.area_max : AREA_HOSTS * bytes;
+
+	return (bytes + CORE_MAX_AREAS * area) /
+	       (16ull * s->opt.min_token_bytes) * TIER_RECORD;
+}
+
+/**
+ * limits_host_default() - bytes of the host pool without --host-size
+ * @m: the machine
+ *
+ * Return: a multiple of an extent, 0 where even one would not be small.
+ */
+u64 limits_host_default(const struct setup *s, const struct memory_room *m)
+{
+	const u64 most = min(m->total / 64, HOST_DEFAULT_MOST);
+	const u64 unit = s->opt.extent_size;
+	u64 bytes = max(min(s->pool_size / 16, most) / unit * unit, unit);
+	u64 taken = s->dev.ops->own_memory ? 0 : s->pool_size;
+
+	taken += s->pool_size / (16ull * s->opt.min_token_bytes) * DEV_RECORD +
+		 DEV_SPARE_BYTES;
+	if (m->total == UINT64_MAX || bytes > most || m->available < taken ||
+	    bytes + tier_records(s, bytes) > (m->available - taken) / 4)
+		return 0;
+	return bytes;
+}
+
+/* Without --host-size; the next daemon must have what the first one had. */
+static void host_default(struct setup *s, struct deposit *p,
+			 const struct memory_room *m)
+{
+	char size[32];
+
+	s->host_size = p->last_epoch ? p->size[1] : limits_host_default(s, m);
+	if (p->last_epoch)
+		return;
+	if (!s->host_size) {
+		pr_info("no host pool: an extent of it, with records, is not small here: give --host-size for swap areas");
+		return;
+	}
+	pr_info("--host-size is not given, and comes to %s",
+		kv_format_size(s->host_size, size, sizeof(size)));
+	deposit_put(p, HOLD_SIZE, 1, -1, s->host_size);
 }
 
 /* Compute one size; @index as in HOLD_SIZE. */
@@ -112,7 +167,9 @@ int limits_sizes(struct setup *s, struct deposit *p)
 	}
 	err = size_find(s, p, 0, "pool-size", &s->opt.pool_size, &dev,
 			&s->pool_size);
-	if (!err)
+	if (!err && s->opt.host_size.unit == KV_AMOUNT_UNSET)
+		host_default(s, p, &m);
+	else if (!err)
 		err = size_find(s, p, 1, "host-size", &s->opt.host_size, &m,
 				&s->host_size);
 	return err;

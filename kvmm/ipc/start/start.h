@@ -18,12 +18,15 @@
 #include "kvmm/ipc/mm/mm.h"
 #include "kvmm/ipc/tiers/tiers.h"
 
+#define AREA_HOSTS	4	/* --area-max, in host pools, if it is not given */
+
 /* config.c */
 int __must_check config_options(struct setup *s);
 int __must_check config_check(struct setup *s);
 void config_fill(struct setup *s, u32 nr_doors);
 
 /* size.c */
+u64 limits_host_default(const struct setup *s, const struct memory_room *m);
 u64 limits_share(const struct kv_amount *a, const struct memory_room *m,
 		 u64 taken, u64 huge, u64 unit);
 int __must_check limits_sizes(struct setup *s, struct deposit *p);
