@@ -84,12 +84,6 @@ static void make_request(struct kv_admin *admin, const char *req)
 		pr_warn("%s: not done", admin->text);
 }
 
-/* A kvmm that died after the request may have added the area. */
-static bool is_added(int err, const struct kv_admin *admin, u32 tries)
-{
-	return !err && (!admin->status || (tries && admin->status == EBUSY));
-}
-
 static void open_area(struct kv_admin *admin, const char *spec)
 {
 	char req[KV_ADMIN_REQ], why[KV_ADMIN_TEXT + AREA_PATH_MAX];
@@ -107,7 +101,8 @@ static void open_area(struct kv_admin *admin, const char *spec)
 		 a.keys.priority, a.path);
 	err = ask_some_kvmm(admin, req, &tries);
 	close(admin->fd);
-	if (is_added(err, admin, tries))
+	/* An operator, or a request to a kvmm that died, may have added it before. */
+	if (!err && (!admin->status || admin->status == EALREADY))
 		return;
 	snprintf(why, sizeof(why), "%s%s%s", err ? a.path : "",
 		 err ? ": " : "", err ? strerror(-err) : admin->text);

@@ -338,6 +338,14 @@ START_TEST(test_save)
 	text = kvctl(0, "save", NULL, NULL);
 	ck_assert_ptr_nonnull(strstr(text, "kvmm.conf: says all of this already\n"));
 	free(text);
+	/* A reload finds that all of it runs. */
+	text = kvctl(1, "swapon", at("one"), NULL);
+	ck_assert_ptr_nonnull(strstr(text, "/one: it is area 0 already: see kvctl cat swaps"));
+	free(text);
+	hang_up();
+	await_log("domain = chat,min=2M,high=max: has these limits");
+	config_is(want);
+	ck_assert_uint_eq(log_count("is not in use"), 0);
 	rig_stop(&rig);
 
 	start();

@@ -70,6 +70,43 @@ static void area_size(const struct swap_link *l, struct swap_area *a, int fd,
 	a->bytes = a->asked > most ? most : bytes;
 }
 
+static struct swap_area *area_find(struct swap_link *l, u64 dev, u64 ino,
+				   const char *path)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_AREAS; i++) {
+		struct swap_area *a = &l->area[i];
+
+		if (a->state == AREA_FREE)
+			continue;
+		if ((dev && a->dev == dev && a->ino == ino) ||
+		    !strcmp(a->path, path))
+			return a;
+	}
+	return NULL;
+}
+
+/* The file or device of @fd is in use already: no mistake for a file that is read again. */
+static bool area_refuse_twice(struct swap_link *l, struct admin *adm, int fd,
+			      const char *path)
+{
+	const struct swap_area *a = NULL;
+	char text[ADMIN_TEXT];
+	struct stat st;
+
+	if (!fstat(fd, &st))
+		a = S_ISBLK(st.st_mode) ? area_find(l, st.st_rdev, 0, "") :
+					  area_find(l, st.st_dev, st.st_ino, "");
+	if (!a || a->state != AREA_LIVE)
+		return false;
+	snprintf(text, sizeof(text), "%s: it is area %u already: see kvctl cat swaps",
+		 path, area_index(l, a));
+	close(fd);
+	admin_finish(adm, -EALREADY, text);
+	return true;
+}
+
 /**
  * area_on() - an operator adds an area; @adm is answered then or later
  * @fd:    of the file or device, taken over
@@ -90,6 +127,8 @@ void area_on(struct swap_link *l, struct admin *adm, int fd, u64 bytes,
 			 kv_format_size(least, size, sizeof(size)));
 		why = few;
 	}
+	if (!why && area_refuse_twice(l, adm, fd, path))
+		return;
 	if (why) {
 		snprintf(text, sizeof(text), "%s: %s", path, why);
 		close(fd);
@@ -159,23 +198,6 @@ void area_of_last(struct swap_link *l, u32 index)
 		deposit_drop(p, HOLD_SWAP_AREA, index);
 		close(fd);
 	}
-}
-
-static struct swap_area *area_find(struct swap_link *l, u64 dev, u64 ino,
-				   const char *path)
-{
-	u32 i;
-
-	for (i = 0; i < CORE_MAX_AREAS; i++) {
-		struct swap_area *a = &l->area[i];
-
-		if (a->state == AREA_FREE)
-			continue;
-		if ((dev && a->dev == dev && a->ino == ino) ||
-		    !strcmp(a->path, path))
-			return a;
-	}
-	return NULL;
 }
 
 /**
