@@ -295,6 +295,10 @@ struct serve_models {
 
 static int model_add(struct serve_models *m, const char *dir, const char *name)
 {
+	const int ret = cli_folder(dir);
+
+	if (ret)
+		return ret;
 	if (m->nr == SERVER_MODELS_MAX) {
 		pr_err("too many models: one server has at most %u",
 		       SERVER_MODELS_MAX);

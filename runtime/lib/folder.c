@@ -17,6 +17,13 @@
 
 #include "runtime/lib/folder.h"
 
+bool folder_is_pointer(const char *text, size_t len)
+{
+	static const char first[] = "version https://git-lfs.github.com/spec/";
+
+	return len >= sizeof(first) - 1 && !memcmp(text, first, sizeof(first) - 1);
+}
+
 int folder_open(const char *path, u64 *size)
 {
 	struct stat st;
@@ -73,6 +80,8 @@ int folder_read(const char *path, u64 most, char **text, size_t *len)
 		ret = buf ? read_all(fd, buf, size) : -ENOMEM;
 	}
 	close(fd);
+	if (!ret && folder_is_pointer(buf, size))
+		ret = -EUCLEAN;
 	if (ret) {
 		free(buf);
 		return ret;

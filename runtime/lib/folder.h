@@ -7,6 +7,18 @@
 
 #include <kvmm/types.h>
 
+/* A sentence of messages, after the name of a file that folder_is_pointer() */
+#define FOLDER_POINTER	"a Git LFS pointer, not the file itself: run git lfs pull in the model folder, or hf download"
+
+/**
+ * folder_is_pointer() - is the text what Git leaves in place of a large file?
+ * @text:	the first @len bytes of a file
+ *
+ * A clone without Git LFS has such texts of three lines instead of the weights,
+ * and sometimes instead of tokenizer.json.
+ */
+bool __must_check folder_is_pointer(const char *text, size_t len);
+
 /**
  * folder_open() - open a regular file for reading
  * @path:	the file
@@ -25,7 +37,8 @@ int __must_check folder_open(const char *path, u64 *size);
  * @len:	gets their number
  *
  * Return: 0; -EINVAL if it is no regular file; -EFBIG; -EIO if it became
- * shorter meanwhile; -ENOMEM; the error of open() or read().
+ * shorter meanwhile; -EUCLEAN if folder_is_pointer(); -ENOMEM; the error of
+ * open() or read().
  */
 int __must_check folder_read(const char *path, u64 most, char **text,
 			     size_t *len);

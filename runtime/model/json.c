@@ -26,6 +26,8 @@ static int mj_read(struct mj_file *f, char **text, size_t *len)
 		return model_fail(f->err, -EINVAL, "%s: not a regular file of "
 				  "at most 256 MB: copy the model again",
 				  f->path);
+	if (ret == -EUCLEAN)
+		return model_fail(f->err, -EINVAL, "%s: " FOLDER_POINTER, f->path);
 	return ret ? model_fail_errno(f->err, ret, f->path, "cannot read") : 0;
 }
 

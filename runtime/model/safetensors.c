@@ -272,6 +272,8 @@ static int st_parse(struct st_file *f, struct model_error *err)
 	u64 len;
 	int ret;
 
+	if (folder_is_pointer(f->map, f->size))
+		return model_fail(err, -EINVAL, "%s: " FOLDER_POINTER, f->path);
 	memcpy(&len, f->map, sizeof(len));
 	len = le64toh(len);
 	if (len > ST_MAX_HEADER)

@@ -164,6 +164,8 @@ static int file_read(struct loading *l, const char *path, u64 most,
 	if (ret == -EINVAL || ret == -EFBIG)
 		return refuse(l, -EINVAL, "%s: not a regular file of at most %llu bytes",
 			      path, (unsigned long long)most);
+	if (ret == -EUCLEAN)
+		return refuse(l, -EINVAL, "%s: " FOLDER_POINTER, path);
 	return refuse(l, -EINVAL, "%s: %s", path, strerror(-ret));
 }
 

@@ -76,6 +76,8 @@ int load_file(struct load_ctx *ctx, const char *dir, const char *name,
 		return load_fail(ctx, -EINVAL, "not a regular file of at most "
 				 "%lu MB: copy the model again",
 				 FILE_MAX >> 20);
+	if (err == -EUCLEAN)
+		return load_fail(ctx, -EINVAL, FOLDER_POINTER);
 	if (err == -ENOENT)
 		return load_fail(ctx, err, "no such file: name a model folder "
 				 "in Hugging Face's format");

@@ -298,7 +298,7 @@ START_TEST(test_bad_begins)
 	j = serve_with(demo_model(), "--host", "203.0.113.7");
 	expect_line(&j, 69, "203.0.113.7", "--host");
 	j = serve_with("/nowhere", "--port", "0");
-	expect_line(&j, 66, "kvrt: error: /nowhere/config.json", "model folder");
+	expect_line(&j, 66, "kvrt: error: MODEL_DIR '/nowhere' is no folder", "model folder");
 	said = slurp(j.err);
 	ck_assert_ptr_null(strstr(said, "listening"));
 	free(said);

@@ -351,6 +351,21 @@ START_TEST(test_refuses_missing_file)
 }
 END_TEST
 
+START_TEST(test_names_git_lfs_pointer)
+{
+	char path[256];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/config.json", dir);
+	f = fopen(path, "w");
+	ck_assert_ptr_nonnull(f);
+	fputs("version https://git-lfs.github.com/spec/v1\noid sha256:00\n", f);
+	fclose(f);
+	ck_assert_int_eq(model_config_read(dir, &cfg, &err), -EINVAL);
+	assert_message("config.json", "a Git LFS pointer");
+}
+END_TEST
+
 START_TEST(test_survives_huge_integers)
 {
 	char text[1024];
@@ -729,6 +744,7 @@ static Suite *config_suite(void)
 	tcase_add_loop_test(tc, test_refuses, 0, ARRAY_SIZE(bad));
 	tcase_add_loop_test(tc, test_refuses_text, 0, ARRAY_SIZE(bad_text));
 	tcase_add_loop_test(tc, test_refuses_heavy, 0, 2);
+	tcase_add_test(tc, test_names_git_lfs_pointer);
 	tcase_add_test(tc, test_refuses_missing_file);
 	tcase_add_test(tc, test_refuses_no_file);
 	tcase_add_loop_test(tc, test_refusal_is_a_line, 0, 4);

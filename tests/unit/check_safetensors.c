@@ -293,6 +293,18 @@ START_TEST(test_refuses_missing_and_odd_files)
 }
 END_TEST
 
+/* A clone without Git LFS has a text of three lines in place of the weights. */
+START_TEST(test_names_git_lfs_pointer)
+{
+	struct st_file *f = NULL;
+
+	write_text("m.safetensors", "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 9\n");
+	ck_assert_int_eq(st_open(path_of("m.safetensors"), &f, &err), -EINVAL);
+	assert_message("m.safetensors", "a Git LFS pointer");
+	assert_message("m.safetensors", "git lfs pull");
+}
+END_TEST
+
 /* A truncated file is refused, wherever it ends. */
 START_TEST(test_refuses_every_truncation)
 {
@@ -498,6 +510,7 @@ static Suite *safetensors_suite(void)
 	tcase_add_checked_fixture(lies, setup, teardown);
 	tcase_add_loop_test(lies, test_refuses, 0, ARRAY_SIZE(bad));
 	tcase_add_test(lies, test_refuses_short_file);
+	tcase_add_test(lies, test_names_git_lfs_pointer);
 	tcase_add_test(lies, test_refuses_missing_and_odd_files);
 	tcase_add_test(lies, test_refuses_every_truncation);
 	tcase_add_loop_test(lies, test_refuses_index, 0,

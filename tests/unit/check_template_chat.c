@@ -185,6 +185,10 @@ START_TEST(test_no_file)
 	ck_assert_int_eq(symlink("/dev/zero", path), 0);
 	ck_assert_int_eq(chat_load(dir, NULL, &chat, why, sizeof(why)), -EINVAL);
 	ck_assert_msg(strstr(why, "config.json: not a regular file"), "%s", why);
+	ck_assert_int_eq(unlink(path), 0);
+	file_write("tokenizer_config.json", "version https://git-lfs.github.com/spec/v1\n");
+	ck_assert_int_eq(chat_load(dir, NULL, &chat, why, sizeof(why)), -EINVAL);
+	ck_assert_msg(strstr(why, "config.json: a Git LFS pointer"), "%s", why);
 }
 END_TEST
 

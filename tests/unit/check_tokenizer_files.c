@@ -349,6 +349,8 @@ START_TEST(test_refuses_files)
 	expect_refusal(-EOPNOTSUPP, NULL, "tokenizer.model alone is not");
 	write_str("tokenizer.json", "");
 	expect_refusal(-EINVAL, "tokenizer.json", "line 1");
+	write_str("tokenizer.json", "version https://git-lfs.github.com/spec/v1\noid\n");
+	expect_refusal(-EINVAL, "tokenizer.json", "a Git LFS pointer");
 	write_str("tokenizer.json", "[]");
 	expect_refusal(-EINVAL, "tokenizer.json", "no JSON object");
 	write_str("tokenizer.json", "{\"a\":1,\n\"a\":2}");
