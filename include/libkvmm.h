@@ -46,7 +46,8 @@ void kvmm_identity_final(struct kvmm_identity *id, u8 *out);
 
 /**
  * struct kvmm_params - parameters of an attachment
- * @socket:       path; NULL: $KVMM_SOCKET, else the default of this user
+ * @socket:       path of the socket or of its directory; NULL: $KVMM_SOCKET, else
+ *                the default of this user
  * @domain:       name of the domain
  * @identity:     from kvmm_identity_final()
  * @block_tokens: 16, 32 or 64

@@ -22,9 +22,66 @@ int kv_rundir(char *buf, size_t len)
 	else if ((env = getenv("XDG_RUNTIME_DIR")) && *env)
 		n = snprintf(buf, len, "%s/kvmm", env);
 	else if (!geteuid())
-		n = snprintf(buf, len, "/run/kvmm");
+		n = snprintf(buf, len, KV_RUNDIR_SYSTEM);
 	else
 		n = snprintf(buf, len, "/tmp/kvmm-%u", (unsigned int)geteuid());
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+static bool has_socket(const char *dir, const char *name)
+{
+	char path[256];
+	struct stat st;
+	const int n = snprintf(path, sizeof(path), "%s/%s", dir, name);
+
+	return n > 0 && (size_t)n < sizeof(path) && !stat(path, &st) &&
+	       S_ISSOCK(st.st_mode);
+}
+
+int kv_rundir_find(const char *system, const char *name, char *buf, size_t len)
+{
+	const char *env = getenv("KVMM_RUNDIR");
+	int err = kv_rundir(buf, len), n;
+
+	if (err || (env && *env) || has_socket(buf, name) || !has_socket(system, name))
+		return err;
+	n = snprintf(buf, len, "%s", system);
+	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
+}
+
+/* Length of the directory in front of @path's last name, if that is a socket of a daemon. */
+static bool socket_dir(const char *path, int *len)
+{
+	const char *slash = strrchr(path, '/');
+	const char *name = slash ? slash + 1 : path;
+
+	*len = (int)(name - path);
+	return !strcmp(name, KV_ATTACH_SOCKET) || !strcmp(name, KV_VIEW_SOCKET) ||
+	       !strcmp(name, KV_ADMIN_SOCKET);
+}
+
+int kv_rundir_socket(const char *where, const char *name, char *path, size_t len)
+{
+	char dir[KV_RUNDIR_MAX];
+	struct stat st;
+	int n, err;
+
+	if (!where) {
+		err = kv_rundir_find(KV_RUNDIR_SYSTEM, name, dir, sizeof(dir));
+		if (!err)
+			err = kv_rundir_trust(dir);
+		if (err)
+			return err;
+		n = snprintf(path, len, "%s/%s", dir, name);
+	} else if (!stat(where, &st) && S_ISDIR(st.st_mode)) {
+		for (n = (int)strlen(where); n > 1 && where[n - 1] == '/'; n--)
+			;
+		n = snprintf(path, len, "%.*s/%s", n, where, name);
+	} else if (socket_dir(where, &n)) {
+		n = snprintf(path, len, "%.*s%s", n, where, name);
+	} else {
+		n = snprintf(path, len, "%s", where);
+	}
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
@@ -43,7 +100,7 @@ static int judge_shared(const char *dir)
 int kv_rundir_make(const char *dir)
 {
 	bool shared = !strncmp(dir, "/tmp/kvmm-", 10);
-	mode_t mode = !strcmp(dir, "/run/kvmm") ? 0755 : 0700;
+	mode_t mode = !strcmp(dir, KV_RUNDIR_SYSTEM) ? 0755 : 0700;
 	struct stat st;
 
 	if (mkdir(dir, 0700) == 0)

@@ -10,7 +10,6 @@
  */
 #include <stdio.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 #include <sys/un.h>
 #include <unistd.h>
@@ -23,26 +22,7 @@
 
 int kv_view_path(const char *where, char *path)
 {
-	char dir[KV_VIEW_PATH_MAX];
-	struct stat st;
-	size_t len;
-
-	if (!where) {
-		if (kv_rundir(dir, sizeof(dir)))
-			return -ENAMETOOLONG;
-		if (kv_rundir_trust(dir))
-			return -EPERM;
-		where = dir;
-	} else if (stat(where, &st) || !S_ISDIR(st.st_mode)) {
-		len = strlen(where);
-		if (len >= KV_VIEW_PATH_MAX)
-			return -ENAMETOOLONG;
-		memcpy(path, where, len + 1);
-		return 0;
-	}
-	len = (size_t)snprintf(path, KV_VIEW_PATH_MAX, "%s/%s", where,
-			       KV_VIEW_SOCKET);
-	return len < KV_VIEW_PATH_MAX ? 0 : -ENAMETOOLONG;
+	return kv_rundir_socket(where, KV_VIEW_SOCKET, path, KV_VIEW_PATH_MAX);
 }
 
 static int view_connect(const char *path, u32 timeout_ms, int *fd)

@@ -43,7 +43,7 @@ enum kvmm_backend {
 	x(flag, check_config, "check-config", NULL, 0, 0, NULL,		\
 	  "print the value of every option and the place that sets it, check all of them, and exit; a FILE may follow, instead of --config") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
-	  "attach socket; view.sock and admin.sock, for kvctl, lie beside it (default attach.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
+	  "attach socket, or the directory that gets it; view.sock and admin.sock, for kvctl, lie beside it (default attach.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
 	x(str, socket_mode, "socket-mode", "0600", 0, 0, "MODE",	\
 	  "permissions of the socket, in octal; 0666 admits every user as a separate tenant") \
 	x(amount, pool_size, "pool-size", NULL, 65536, 1ull << 50, "SIZE", \

@@ -17,7 +17,7 @@
 
 /**
  * kv_view_path() - the path of a daemon's view socket
- * @where: the socket, or the directory it lies in; NULL: kv_rundir()
+ * @where: as for kv_rundir_socket()
  * @path:  KV_VIEW_PATH_MAX bytes
  *
  * Return: 0; -ENAMETOOLONG; -EPERM: see kv_rundir_trust().

@@ -44,7 +44,8 @@ void mount_init(struct mount *m, const struct kvmm_options *o,
 	m->sandbox = o->sandbox;
 	m->user = o->proc_user;
 	if (o->socket)
-		snprintf(m->dir, sizeof(m->dir), "%s", o->socket);
+		err = kv_rundir_socket(o->socket, KV_ATTACH_SOCKET, m->dir,
+				       sizeof(m->dir));
 	else
 		err = kv_rundir(m->dir, sizeof(m->dir));
 	slash = o->socket ? strrchr(m->dir, '/') : NULL;

@@ -13,7 +13,7 @@
 
 #define KVCTL_OPTIONS(x)						\
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
-	  "view socket of the daemon, or the directory it lies in (default view.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others); $KVMM_SOCKET, the attach socket of clients, is not looked at") \
+	  "run directory of the daemon, or a socket in it (default $KVMM_RUNDIR, else $XDG_RUNTIME_DIR/kvmm, else /tmp/kvmm-UID; /run/kvmm for root, and for users without a daemon there); $KVMM_SOCKET, the attach socket of clients, is not looked at") \
 	x(str, tenant, "tenant", NULL, 0, 0, "NAME",			\
 	  "show the view of a --tenant of the daemon: view.sock in the directory NAME beside the daemon's own") \
 	x(uint, timeout, "timeout", "10", 1, 86400, "SECONDS",		\

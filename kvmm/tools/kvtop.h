@@ -16,7 +16,7 @@
 
 #define KVTOP_OPTIONS(x)						\
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
-	  "view socket of the daemon, or the directory it lies in (default as of kvctl: view.sock in the run directory)") \
+	  "run directory of the daemon, or a socket in it (default as of kvctl)") \
 	x(str, tenant, "tenant", NULL, 0, 0, "NAME",			\
 	  "show the view of a --tenant of the daemon: view.sock in the directory NAME beside the daemon's own") \
 	x(str, interval, "interval", "1", 0, 0, "SECONDS",		\

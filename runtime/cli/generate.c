@@ -75,7 +75,7 @@
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
 	  "the daemon's domain that holds the blocks, of one model identity at a time: one with another model, --dtype, --kv-cache-dtype, --mode, --kernels, --weights or --block-tokens drops what is cached there (default the name of the model folder)") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
-	  "attach socket of the daemon (default $KVMM_SOCKET, else attach.sock in $KVMM_RUNDIR, $XDG_RUNTIME_DIR/kvmm, or /run/kvmm for root and /tmp/kvmm-UID for others)") \
+	  "run directory of the daemon, or a socket in it (default $KVMM_SOCKET, else $KVMM_RUNDIR, else $XDG_RUNTIME_DIR/kvmm, else /tmp/kvmm-UID; /run/kvmm for root, and for users without a daemon there)") \
 	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
 	  "tokens of a block; see --domain")				\
 	x(uint, max_batch, "max-batch", "0", 0, 4096, "N",		\

@@ -42,38 +42,15 @@ static int __printf(3, 4) fail(char *text, int err, const char *fmt, ...)
 /* ------------------------------------------------------------------ */
 /* Reaching the daemon                                                 */
 
-/* The default socket. */
-static int default_socket(char *path, size_t size)
-{
-	const char *env = getenv("KVMM_SOCKET");
-	size_t len;
-	int ret, n;
-
-	if (env && *env) {
-		n = snprintf(path, size, "%s", env);
-	} else {
-		ret = kv_rundir(path, size);
-		if (!ret)
-			ret = kv_rundir_trust(path);
-		if (ret)
-			return ret;
-		len = strlen(path);
-		n = snprintf(path + len, size - len, "/attach.sock");
-		n += (int)len;
-	}
-	return n >= (int)size ? -ENAMETOOLONG : 0;
-}
-
-/* The daemon's socket: @name, else the default of this user. */
+/* The daemon's socket: @name, a file or the run directory, else the default of this user. */
 static int socket_path(const char *name, char *path, size_t size, char *text)
 {
+	const char *env = getenv("KVMM_SOCKET");
 	int ret;
 
-	if (name)
-		ret = snprintf(path, size, "%s", name) >= (int)size ?
-		      -ENAMETOOLONG : 0;
-	else
-		ret = default_socket(path, size);
+	if (!name && env && *env)
+		name = env;
+	ret = kv_rundir_socket(name, KV_ATTACH_SOCKET, path, size);
 	if (ret == -EPERM)
 		return fail(text, ret,
 			    "/tmp/kvmm-%u belongs to another user or is open to others: remove it, or set KVMM_RUNDIR",

@@ -133,6 +133,33 @@ START_TEST(test_no_daemon)
 }
 END_TEST
 
+/* Each program finds the daemon by the run directory, and by any socket in it. */
+START_TEST(test_socket_or_directory)
+{
+	char socket[RIG_PATH + 16];
+	struct job j;
+
+	rig_start(&rig, "--pool-size", "8M", "--extent-size", "256K", NULL);
+	model_copy();
+	snprintf(socket, sizeof(socket), "%s/view.sock", rig.dir);
+	j = job_start(&rig, "kvrt", "generate", model, "--quiet", "--max-tokens", "2",
+		      "--socket", rig.dir, "Hello", NULL);
+	ck_assert_int_eq(job_wait(&j, 30), 0);
+	j = job_start(&rig, "kvrt", "generate", model, "--quiet", "--max-tokens", "2",
+		      "--socket", socket, "Hello", NULL);
+	ck_assert_int_eq(job_wait(&j, 30), 0);
+	snprintf(socket, sizeof(socket), "%s/attach.sock", rig.dir);
+	j = job_start(&rig, "kvctl", "--socket", socket, "cat", "meminfo", NULL);
+	ck_assert_int_eq(job_wait(&j, 30), 0);
+	j = job_start(&rig, "kvtop", "--socket", socket, "--once", NULL);
+	ck_assert_int_eq(job_wait(&j, 30), 0);
+	j = job_start(&rig, "kvmm", "--socket", rig.dir, "--pool-size", "8M",
+		      "--extent-size", "256K", NULL);
+	expect_line(&j, 69, socket, "another daemon");
+	rig_stop(&rig);
+}
+END_TEST
+
 /* The first daemon keeps its sockets and serves on. */
 START_TEST(test_second_daemon)
 {
@@ -308,6 +335,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, test_model_folder, 0,
 			    (int)ARRAY_SIZE(damages));
+	tcase_add_test(tc, test_socket_or_directory);
 	tcase_add_test(tc, test_no_daemon);
 	tcase_add_test(tc, test_second_daemon);
 	tcase_add_test(tc, test_pool_too_large);

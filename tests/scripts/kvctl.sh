@@ -343,8 +343,11 @@ rc=$?
 check 'a full disk' rc_is 74
 check 'a full disk: why' says 'stdout: No space left'
 
-fails 'the attach socket' 76 'no view socket of kvmm: name view.sock' \
-	--socket "$KVMM_RUNDIR/attach.sock" ls
+run "$kvctl" --socket "$KVMM_RUNDIR/attach.sock" cat version
+check 'another socket of the daemon' rc_is 0
+ln -s "$KVMM_RUNDIR/attach.sock" "$work/link"
+fails 'the attach socket by another name' 76 'no view socket of kvmm: name view.sock' \
+	--socket "$work/link" ls
 
 # ---- a stopped daemon, and a dead one
 kill -STOP "$daemon"

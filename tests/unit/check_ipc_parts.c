@@ -16,6 +16,7 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 
 #include <kvmm/clock.h>
@@ -661,6 +662,84 @@ START_TEST(test_rundir)
 }
 END_TEST
 
+static int bound(const char *path)
+{
+	struct sockaddr_un sun = { .sun_family = AF_UNIX };
+	int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	strcpy(sun.sun_path, path);
+	ck_assert_int_eq(bind(fd, (struct sockaddr *)&sun, sizeof(sun)), 0);
+	return fd;
+}
+
+/* A user without a daemon of its own finds the machine's, unless it names another. */
+START_TEST(test_rundir_found)
+{
+	char top[] = "/tmp/check_rundir.XXXXXX", system[64], own[64], got[108];
+	int fd, mine;
+
+	ck_assert_ptr_nonnull(mkdtemp(top));
+	snprintf(system, sizeof(system), "%s/view.sock", top);
+	snprintf(own, sizeof(own), "%s/kvmm", top);
+	setenv("XDG_RUNTIME_DIR", top, 1);
+	unsetenv("KVMM_RUNDIR");
+	ck_assert_int_eq(kv_rundir_find(top, KV_VIEW_SOCKET, got, sizeof(got)), 0);
+	ck_assert_str_eq(got, own);	/* none is in either */
+	fd = bound(system);
+	ck_assert_int_eq(kv_rundir_find(top, KV_VIEW_SOCKET, got, sizeof(got)), 0);
+	ck_assert_str_eq(got, top);
+	ck_assert_int_eq(kv_rundir_find(top, KV_ATTACH_SOCKET, got, sizeof(got)), 0);
+	ck_assert_str_eq(got, own);
+	setenv("KVMM_RUNDIR", "/named", 1);
+	ck_assert_int_eq(kv_rundir_find(top, KV_VIEW_SOCKET, got, sizeof(got)), 0);
+	ck_assert_str_eq(got, "/named");
+	unsetenv("KVMM_RUNDIR");
+	ck_assert_int_eq(mkdir(own, 0700), 0);
+	strcat(own, "/view.sock");
+	mine = bound(own);
+	ck_assert_int_eq(kv_rundir_find(top, KV_VIEW_SOCKET, got, sizeof(got)), 0);
+	*strrchr(own, '/') = '\0';
+	ck_assert_str_eq(got, own);
+	close(fd);
+	close(mine);
+	strcat(own, "/view.sock");
+	unlink(own);
+	*strrchr(own, '/') = '\0';
+	rmdir(own);
+	unlink(system);
+	rmdir(top);
+}
+END_TEST
+
+/* A run directory and every socket in it name the same daemon. */
+START_TEST(test_rundir_socket)
+{
+	static const char * const names[] = {
+		"/r/attach.sock", "/r/view.sock", "/r/admin.sock",
+	};
+	char got[108];
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(names); i++) {
+		ck_assert_int_eq(kv_rundir_socket(names[i], KV_ATTACH_SOCKET, got,
+						  sizeof(got)), 0);
+		ck_assert_str_eq(got, "/r/attach.sock");
+	}
+	ck_assert_int_eq(kv_rundir_socket("view.sock", KV_ADMIN_SOCKET, got,
+					  sizeof(got)), 0);
+	ck_assert_str_eq(got, "admin.sock");
+	ck_assert_int_eq(kv_rundir_socket("/tmp", KV_VIEW_SOCKET, got, sizeof(got)), 0);
+	ck_assert_str_eq(got, "/tmp/view.sock");
+	ck_assert_int_eq(kv_rundir_socket("/tmp//", KV_VIEW_SOCKET, got, sizeof(got)), 0);
+	ck_assert_str_eq(got, "/tmp/view.sock");
+	ck_assert_int_eq(kv_rundir_socket("/r/other", KV_VIEW_SOCKET, got,
+					  sizeof(got)), 0);
+	ck_assert_str_eq(got, "/r/other");
+	ck_assert_int_eq(kv_rundir_socket("/tmp", KV_VIEW_SOCKET, got, 8),
+			 -ENAMETOOLONG);
+}
+END_TEST
+
 /* A directory in /tmp that other users may write is not used. */
 START_TEST(test_rundir_judged)
 {
@@ -797,6 +876,8 @@ int main(void)
 	tcase_add_test(tc, test_deposit_late);
 	tcase_add_test(tc, test_deposit_strange);
 	tcase_add_test(tc, test_deposit_cold);
+	tcase_add_test(tc, test_rundir_found);
+	tcase_add_test(tc, test_rundir_socket);
 	tcase_add_test(tc, test_rundir);
 	tcase_add_test(tc, test_rundir_judged);
 	tcase_add_test(tc, test_rundir_trusted);

@@ -64,6 +64,7 @@ static int rundir_failed(const char *dir, int err)
  * socket_paths() - the names of the sockets and of the lock
  *
  * The directory of the default socket is made, one that --socket names is not.
+ * --socket names the attach socket, or the directory of all of them.
  */
 int socket_paths(struct sockets *s)
 {
@@ -82,8 +83,10 @@ int socket_paths(struct sockets *s)
 		if (err)
 			return rundir_failed(dir, err);
 		snprintf(path, sizeof(path), "%s/%s", dir, KV_ATTACH_SOCKET);
-		given = path;
+	} else if (kv_rundir_socket(given, KV_ATTACH_SOCKET, path, sizeof(path))) {
+		return paths_too_long(given);
 	}
+	given = path;
 	slash = strrchr(given, '/');
 	dir_len = slash ? (size_t)(slash - given) + 1 : 0;
 	if (path_join(s->attach_addr.sun_path, sizeof(s->attach_addr.sun_path),
