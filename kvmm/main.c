@@ -89,6 +89,8 @@ static int start_checks(struct daemon *d)
 	err = door_options(&d->sockets);
 	if (!err)
 		err = domains_options(&d->clients);
+	if (!err)
+		err = rights_options(&d->sockets);
 	if (err)
 		return err == -ENOMEM ? EX_OSERR : EX_USAGE;
 	if (deposit_init(&d->deposit))
@@ -302,6 +304,7 @@ static void log_ready(const struct daemon *d)
 		kv_format_size(d->setup.cfg.extent_size, ext, sizeof(ext)),
 		kv_format_size(ALIGN_UP(limits_records(&d->setup), 1ull << 20),
 			       records, sizeof(records)), d->setup.epoch);
+	rights_tell(&d->sockets);
 	pr_info("ready: %s", d->sockets.attach_addr.sun_path);
 }
 
@@ -364,7 +367,8 @@ static int judge_config(struct daemon *d)
 	int err;
 
 	if (socket_mode(&d->sockets) || config_options(&d->setup) ||
-	    door_options(&d->sockets) || domains_options(&d->clients))
+	    door_options(&d->sockets) || domains_options(&d->clients) ||
+	    rights_options(&d->sockets))
 		return EX_USAGE;
 	err = start_device(d, why, sizeof(why));
 	if (err)

@@ -109,6 +109,10 @@ enum kvmm_backend {
 	  "mount the files that kvctl cat prints in proc/ beside the sockets, by kvmm-proc; auto: where that is /run/kvmm/proc") \
 	x(str, proc_user, "proc-user", NULL, 0, 0, "USER",		\
 	  "the same as --user for kvmm-proc (default kvmm-proc)")	\
+	x(str, read_group, "read-group", NULL, 0, 0, "GROUP",		\
+	  "group whose members may read all files, with kvctl, kvtop or in proc/: a name or a number; none: no group (default kvmm if root started it)") \
+	x(str, admin_group, "admin-group", NULL, 0, 0, "GROUP",		\
+	  "group whose members may change values, too, with kvctl (default kvmm-admin if root started it)") \
 	x(str, metrics, "metrics", "off", 0, 0, "off|[ADDR:]PORT",	\
 	  "where kvmm-proc serves /metrics for Prometheus over HTTP, to every client that can connect: a port of 127.0.0.1, or of this address, [ADDR]:PORT for IPv6") \
 	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\

@@ -45,7 +45,7 @@
 	x(SYS_PTRACE, none, both,					\
 	  "kvmm: open files that clients of the last daemon map")		\
 	x(SYS_ADMIN, none, mount, "mount and unmount the files, where --proc has them mounted") \
-	x(CHOWN, none, kvmm | proc, "give the sockets of --tenant to their owner; view.sock to the group of kvmm-proc") \
+	x(CHOWN, none, kvmm | proc, "give the sockets of --tenant to their owner, admin.sock to --admin-group; view.sock to the group of kvmm-proc") \
 	x(SETUID, none, all, "change the user")				\
 	x(SETGID, none, all, "change the groups")			\
 	x(SETPCAP, none, all, "give capabilities up for good")

@@ -110,6 +110,7 @@ struct daemon *daemon_alloc(void)
 	d->copier.stop = 1;
 	d->setup.adopted = -1;
 	d->setup.own_uid = geteuid();
+	d->sockets.rights.own_uid = d->setup.own_uid;
 	d->setup.start_ns = kv_now_ns();
 	clients_none(&d->clients);
 	admins_init(&d->operators.admins);

@@ -99,7 +99,7 @@ static int ask(struct procfs *pf, const char *req, struct seq_file *text,
 	return err == -ENOMEM || err == -EMFILE ? err : -EIO;
 }
 
-int pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
+int pf_ask_fd(struct procfs *pf, struct pf_user user, const char *req,
 	      struct seq_file *text, int *fd)
 {
 	char full[PF_PATH + 64];
@@ -108,7 +108,8 @@ int pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
 	bool probes = false;
 	int n, err;
 
-	n = snprintf(full, sizeof(full), "as %u %s", (unsigned int)uid, req);
+	n = snprintf(full, sizeof(full), "as %u:%d %s", (unsigned int)user.uid,
+		     (int)user.pid, req);
 	if (n < 0 || n >= PF_PATH || !is_request(req))
 		return -ENOENT;
 	if (since) {
@@ -117,7 +118,7 @@ int pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
 			return -EAGAIN;
 		probes = true;
 	}
-	err = asking_begin(pf, uid, &a);
+	err = asking_begin(pf, user.uid, &a);
 	if (err) {
 		if (probes)
 			pthread_mutex_unlock(&prober);
@@ -131,8 +132,8 @@ int pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
 	return err;
 }
 
-int pf_ask(struct procfs *pf, uid_t uid, const char *req,
+int pf_ask(struct procfs *pf, struct pf_user user, const char *req,
 	   struct seq_file *text)
 {
-	return pf_ask_fd(pf, uid, req, text, NULL);
+	return pf_ask_fd(pf, user, req, text, NULL);
 }

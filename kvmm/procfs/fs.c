@@ -71,13 +71,25 @@ static struct procfs *fs_self(void)
 	return fuse_get_context()->private_data;
 }
 
-static uid_t fs_caller(void)
+/* The user that makes the system call, which waits for the answer. */
+static struct pf_user fs_caller(void)
 {
-	return fuse_get_context()->uid;
+	const struct fuse_context *c = fuse_get_context();
+
+	return (struct pf_user){ .uid = c->uid, .pid = c->pid };
 }
 
-/* Ask `VERB PATH` for @uid. */
-static int fs_ask(uid_t uid, const char *verb, const char *path,
+/*
+ * The user of an open file, with the groups of the process that uses it now: the
+ * daemon gives them no rights if that is another user.
+ */
+static struct pf_user fs_user(uid_t uid)
+{
+	return (struct pf_user){ .uid = uid, .pid = fs_caller().pid };
+}
+
+/* Ask `VERB PATH` for a user. */
+static int fs_ask(struct pf_user user, const char *verb, const char *path,
 		  struct seq_file *text)
 {
 	char req[PF_PATH + 16];
@@ -85,17 +97,17 @@ static int fs_ask(uid_t uid, const char *verb, const char *path,
 	if ((size_t)snprintf(req, sizeof(req), "%s %s", verb, path) >=
 	    sizeof(req))
 		return -ENAMETOOLONG;
-	return pf_ask(fs_self(), uid, req, text);
+	return pf_ask(fs_self(), user, req, text);
 }
 
-static int fs_mode(uid_t uid, const char *path, mode_t *mode)
+static int fs_mode(struct pf_user user, const char *path, mode_t *mode)
 {
 	struct seq_file text;
 	unsigned int m;
 	int err;
 
 	seq_init(&text, 4096);
-	err = fs_ask(uid, "stat", path, &text);
+	err = fs_ask(user, "stat", path, &text);
 	if (!err && sscanf(seq_text(&text), "%o", &m) != 1)
 		err = -EIO;
 	if (!err)
@@ -214,7 +226,7 @@ static int file_fetch(struct file *f)
 	int err;
 
 	seq_init(&text, KV_VIEW_TEXT_MAX);
-	err = fs_ask(f->uid, "cat", f->path, &text);
+	err = fs_ask(fs_user(f->uid), "cat", f->path, &text);
 	pthread_mutex_lock(&files_lock);
 	f->bytes = 0;
 	if (!err && !files_room(f->uid, 0, text.size))
@@ -251,7 +263,7 @@ static struct file *file_new(const char *path)
 	if (!f)
 		return NULL;
 	strcpy(f->path, path);
-	f->uid = fs_caller();
+	f->uid = fs_caller().uid;
 	f->trigger = PF_NO_TRIGGER;
 	seq_init(&f->text, KV_VIEW_TEXT_MAX);
 	pthread_mutex_init(&f->lock, NULL);
@@ -275,7 +287,7 @@ static int fs_open(const char *path, struct fuse_file_info *fi)
 
 	if (!f)
 		return -errno;
-	err = fs_mode(f->uid, path, &f->mode);
+	err = fs_mode(fs_user(f->uid), path, &f->mode);
 	if (!err && (fi->flags & O_ACCMODE) != O_WRONLY)
 		err = file_fetch(f);
 	if (err) {
@@ -322,7 +334,7 @@ static int fs_write_trigger(struct file *f, const char *buf, size_t size)
 	text[strcspn(text, "\n")] = '\0';
 	pthread_mutex_lock(&f->lock);
 	if (f->trigger == PF_NO_TRIGGER)
-		err = pf_trigger_set(fs_self(), f->uid, f->path, text,
+		err = pf_trigger_set(fs_self(), fs_user(f->uid), f->path, text,
 				     &f->trigger);
 	pthread_mutex_unlock(&f->lock);
 	return err ? err : (int)size;
@@ -345,7 +357,7 @@ static int fs_write(const char *path, const char *buf, size_t size, off_t at,
 		return -EINVAL;
 	snprintf(req, sizeof(req), "%s %.*s", f->path, (int)len, buf);
 	seq_init(&text, KV_VIEW_TEXT_MAX);
-	err = fs_ask(f->uid, "set", req, &text);
+	err = fs_ask(fs_user(f->uid), "set", req, &text);
 	seq_free(&text);
 	return err ? err : (int)size;
 }

@@ -93,7 +93,7 @@ static int find_dir(struct procfs *pf)
 /*
  * Open the socket: its directory may be closed to the user of the sandbox.  The
  * owner may connect to the socket, and so may the sandbox's group, of which no
- * other process is a member.
+ * other process is a member; or all users may, and the daemon checks each.
  */
 static int find_view(struct procfs *pf)
 {
@@ -113,9 +113,10 @@ static int find_view(struct procfs *pf)
 		return -ENOTSOCK;
 	}
 	snprintf(pf->view, sizeof(pf->view), "/proc/self/fd/%d", fd);
-	if (box.change && (fchownat(fd, "", (uid_t)-1, box.gid,
-				    AT_EMPTY_PATH) ||
-			   chmod(pf->view, 0660))) {
+	if (box.change && !(st.st_mode & 0002) &&
+	    (fchownat(fd, "", (uid_t)-1, box.gid,
+		      AT_EMPTY_PATH) ||
+	     chmod(pf->view, 0660))) {
 		pr_err("%s: cannot be opened to group %u: %s", path,
 		       (unsigned int)box.gid, strerror(errno));
 		return -EPERM;

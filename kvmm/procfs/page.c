@@ -38,7 +38,8 @@ static int page_read(struct pages *ps, struct page **page)
 	if (!p)
 		return -ENOMEM;
 	seq_init(&p->text, KV_VIEW_TEXT_MAX);
-	err = pf_ask(ps->pf, ps->pf->owner, "cat metrics", &p->text);
+	err = pf_ask(ps->pf, (struct pf_user){ .uid = ps->pf->owner },
+		     "cat metrics", &p->text);
 	p->users = 1;
 	ps->bytes += p->text.size;
 	if (err)

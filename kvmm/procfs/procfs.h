@@ -67,10 +67,19 @@ struct procfs {
 	struct kv_addr		addr;
 };
 
+/**
+ * struct pf_user - the user of a system call
+ * @pid: process or thread that made it, for its groups; 0: not known
+ */
+struct pf_user {
+	uid_t	uid;
+	pid_t	pid;
+};
+
 /* ---- ask.c ---- */
 
 /**
- * pf_ask() - send one request to the daemon, for @uid
+ * pf_ask() - send one request to the daemon, for a user
  * @req:  as for the view socket
  * @text: made by seq_init(); takes the answer
  *
@@ -80,11 +89,11 @@ struct procfs {
  * Context: any thread.
  * Return: 0; the daemon's -errno; -EAGAIN: the daemon is away.
  */
-int __must_check pf_ask(struct procfs *pf, uid_t uid, const char *req,
+int __must_check pf_ask(struct procfs *pf, struct pf_user user, const char *req,
 			struct seq_file *text);
 
 /* pf_ask_fd() - the same for `wait`: @fd takes the connection, which stays open */
-int __must_check pf_ask_fd(struct procfs *pf, uid_t uid, const char *req,
+int __must_check pf_ask_fd(struct procfs *pf, struct pf_user user, const char *req,
 			   struct seq_file *text, int *fd);
 
 /* ---- trigger.c ---- */
@@ -101,15 +110,15 @@ void *pf_trigger_main(void *arg);
 
 /**
  * pf_trigger_set() - set a pressure trigger for an open file
- * @uid:  user of its open()
+ * @user: user of the write()
  * @path: path of the file
  * @text: `some THRESHOLD WINDOW`
  * @slot: takes the trigger's number
  *
  * Return: 0; the daemon's -errno; -EAGAIN: the daemon is away; -EUSERS.
  */
-int __must_check pf_trigger_set(struct procfs *pf, uid_t uid, const char *path,
-				const char *text, u32 *slot);
+int __must_check pf_trigger_set(struct procfs *pf, struct pf_user user,
+				const char *path, const char *text, u32 *slot);
 
 /* Remove the trigger: its file is closed. */
 void pf_trigger_end(u32 slot);

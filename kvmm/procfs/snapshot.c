@@ -44,7 +44,7 @@ static int ask(const struct copy *c, const char *verb, const char *name,
 
 	snprintf(req, sizeof(req), "%s %s/%s", verb, c->path, name);
 	seq_init(text, KV_VIEW_TEXT_MAX);
-	return pf_ask(c->pf, c->pf->owner, req, text);
+	return pf_ask(c->pf, (struct pf_user){ .uid = c->pf->owner }, req, text);
 }
 
 static int write_all(int fd, const char *p, size_t len)

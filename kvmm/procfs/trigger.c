@@ -45,7 +45,7 @@ enum slot_state {
 
 /**
  * struct slot - the trigger of one open file
- * @uid:   user of the open()
+ * @user:  user of the write()
  * @fd:    connection of a live trigger, else -1
  * @fired: no poll() has reported it yet
  * @ph:    handle to notify, or NULL
@@ -53,7 +53,7 @@ enum slot_state {
  */
 struct slot {
 	enum slot_state		state;
-	uid_t			uid;
+	struct pf_user		user;
 	int			fd;
 	bool			fired;
 	struct fuse_pollhandle	*ph;
@@ -81,7 +81,7 @@ int pf_trigger_init(struct procfs *pf)
 /* ---- files ---- */
 
 /* Return: number of the slot; PF_NO_TRIGGER: all are in use. */
-static u32 slot_take(uid_t uid, char *req)
+static u32 slot_take(struct pf_user user, char *req)
 {
 	u32 i;
 
@@ -89,7 +89,7 @@ static u32 slot_take(uid_t uid, char *req)
 	for (i = 0; i < SLOTS && slots[i].state != SLOT_FREE; i++)
 		;
 	if (i < SLOTS)
-		slots[i] = (struct slot){ .state = SLOT_SETTING, .uid = uid,
+		slots[i] = (struct slot){ .state = SLOT_SETTING, .user = user,
 					  .fd = -1, .req = req };
 	pthread_mutex_unlock(&lock);
 	return i < SLOTS ? i : PF_NO_TRIGGER;
@@ -105,7 +105,7 @@ static void slot_change(u32 i, enum slot_state state, int fd)
 	ring_bell();
 }
 
-int pf_trigger_set(struct procfs *pf, uid_t uid, const char *path,
+int pf_trigger_set(struct procfs *pf, struct pf_user user, const char *path,
 		   const char *text, u32 *slot)
 {
 	struct seq_file answer;
@@ -115,13 +115,13 @@ int pf_trigger_set(struct procfs *pf, uid_t uid, const char *path,
 
 	if (asprintf(&req, "wait %s %s", path, text) < 0)
 		return -ENOMEM;
-	i = slot_take(uid, req);
+	i = slot_take(user, req);
 	if (i == PF_NO_TRIGGER) {
 		free(req);
 		return -EUSERS;
 	}
 	seq_init(&answer, 4096);
-	err = pf_ask_fd(pf, uid, req, &answer, &fd);
+	err = pf_ask_fd(pf, user, req, &answer, &fd);
 	seq_free(&answer);
 	slot_change(i, err ? SLOT_END : SLOT_LIVE, fd);
 	if (!err)
@@ -199,7 +199,7 @@ static bool slot_again(struct procfs *pf, struct slot *s)
 
 	/* No lock: only this thread frees a slot that lost its connection. */
 	seq_init(&text, 4096);
-	err = pf_ask_fd(pf, s->uid, s->req, &text, &fd);
+	err = pf_ask_fd(pf, s->user, s->req, &text, &fd);
 	seq_free(&text);
 	if (err == -EAGAIN || err == -EBUSY)
 		return true;

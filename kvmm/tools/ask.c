@@ -2,7 +2,9 @@
 /*
  * ask.c - find the daemon's view socket, for the operator's programs
  */
+#include <grp.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -10,6 +12,33 @@
 #include <kvmm/rundir.h>
 
 #include "kvmm/tools/ask.h"
+
+/* The name or the number of group @gid. */
+static const char *group_name(gid_t gid, char *buf, size_t len)
+{
+	const struct group *gr = getgrgid(gid);
+
+	snprintf(buf, len, "%u", (unsigned int)gid);
+	if (gr)
+		snprintf(buf, len, "%s", gr->gr_name);
+	return buf;
+}
+
+void tool_refused(const char *path, bool changes, char *text, size_t len)
+{
+	struct stat st;
+	char group[64];
+
+	if (stat(path, &st))
+		snprintf(text, len, "%s: you may not look into that directory: only its owner may: name another with --socket",
+			 path);
+	else if (changes && (st.st_mode & 0020))
+		snprintf(text, len, "%s: a daemon runs here; you may not change it: join group %s",
+			 path, group_name(st.st_gid, group, sizeof(group)));
+	else
+		snprintf(text, len, "%s: a daemon runs here; only root and the daemon's own user may %s it: its option --%s-group gives a group the right",
+			 path, changes ? "change" : "ask", changes ? "admin" : "read");
+}
 
 /* Turn the path of the daemon's view socket into that of a tenant's. */
 static int tenant_path(const char *tenant, char *path)

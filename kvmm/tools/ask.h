@@ -8,6 +8,14 @@
 #include <kvmm/view.h>
 
 /**
+ * tool_refused() - the reason why this user cannot connect to a socket
+ * @path:    of the socket, which is there
+ * @changes: it is the admin socket
+ * @text:    @len bytes for one line
+ */
+void tool_refused(const char *path, bool changes, char *text, size_t len);
+
+/**
  * tool_view_path() - path of the view socket, from the options
  * @socket: value of --socket, or NULL
  * @tenant: value of --tenant, or NULL

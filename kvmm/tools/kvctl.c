@@ -61,7 +61,7 @@
 	x(EX_IOERR,	"the output cannot be written")			\
 	x(EX_TEMPFAIL,	"wait: the trigger did not fire in time")	\
 	x(EX_PROTOCOL,	"the answer was cut, or is none") \
-	x(EX_NOPERM,	"only root and the daemon's own user may ask that")
+	x(EX_NOPERM,	"this user may not ask that, or not change that")
 
 static const struct kv_opt option_table[] = {
 #define x(...) OPT_ENTRY(struct kvctl_opts, __VA_ARGS__)
@@ -100,6 +100,8 @@ static const struct kv_program program = {
 
 int kvctl_report(const struct kvctl *k, int err)
 {
+	char why[KV_VIEW_PATH_MAX + 160];
+
 	switch (err) {
 	case -ENOENT:
 	case -ECONNREFUSED:
@@ -113,9 +115,12 @@ int kvctl_report(const struct kvctl *k, int err)
 		return EX_UNAVAILABLE;
 	case -EACCES:
 	case -EPERM:
-		pr_err("%s: only %s may ask", k->path, k->opts.tenant ?
-		       "root and the socket's owner" :
-		       "root and the daemon's own user");
+		if (k->opts.tenant)
+			snprintf(why, sizeof(why), "%s: only root and the socket's owner may ask",
+				 k->path);
+		else
+			tool_refused(k->path, false, why, sizeof(why));
+		pr_err("%s", why);
 		return EX_NOPERM;
 	case -ETIMEDOUT:
 		pr_err("%s: no answer for %u s: see the daemon's log, or give --timeout",
@@ -179,7 +184,8 @@ int kvctl_read(struct kvctl *k, const char *verb, const char *arg)
 	if (!status)
 		return EXIT_SUCCESS;
 	pr_err("%s", seq_text(&k->text));
-	return EXIT_FAILURE;
+	/* This user may ask nothing here. */
+	return status == EACCES ? EX_NOPERM : EXIT_FAILURE;
 }
 
 /* Ask for one file or list, and print it or, with --json, add it to @all. */

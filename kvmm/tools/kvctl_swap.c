@@ -18,6 +18,7 @@
 #include <kvmm/area_opt.h>
 #include <kvmm/log.h>
 
+#include "kvmm/tools/ask.h"
 #include "kvmm/tools/kvctl.h"
 
 static void show_progress(const char *text)
@@ -29,6 +30,8 @@ static void show_progress(const char *text)
 
 static int admin_failed(const struct kv_admin *a, int err)
 {
+	char why[KV_VIEW_PATH_MAX + 160];
+
 	switch (err) {
 	case -ENOENT:
 	case -ECONNREFUSED:
@@ -37,8 +40,8 @@ static int admin_failed(const struct kv_admin *a, int err)
 		return EX_UNAVAILABLE;
 	case -EACCES:
 	case -EPERM:
-		pr_err("%s: only root and the daemon's own user may ask",
-		       a->path);
+		tool_refused(a->path, true, why, sizeof(why));
+		pr_err("%s", why);
 		return EX_NOPERM;
 	case -ETIMEDOUT:
 		pr_err("%s: no answer for %u s: see the daemon's log, or give --timeout",

@@ -35,6 +35,10 @@ static int wait_daemon(struct kvctl *k, u64 end)
 				  &k->text);
 		if (!err && !status)
 			return EXIT_SUCCESS;
+		if (!err && status == EACCES) {
+			pr_err("%s", seq_text(&k->text));
+			return EX_NOPERM;
+		}
 		if (err == -EPROTOTYPE || err == -EPROTO || err == -EACCES ||
 		    err == -ENAMETOOLONG)
 			return kvctl_report(k, err);
@@ -86,7 +90,7 @@ static int wait_trigger(struct kvctl *k, char **argv, u64 end)
 		return kvctl_report(k, err);
 	if (status) {
 		pr_err("%s", seq_text(&k->text));
-		return EXIT_FAILURE;
+		return status == EACCES ? EX_NOPERM : EXIT_FAILURE;
 	}
 	code = wait_line(k, fd, end);
 	close(fd);

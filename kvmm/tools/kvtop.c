@@ -32,7 +32,7 @@
 	x(EX_OSERR,	"no memory or no thread")			\
 	x(EX_IOERR,	"the output cannot be written")			\
 	x(EX_PROTOCOL,	"--batch: the last answer was cut, or is none")	\
-	x(EX_NOPERM,	"--batch: only root and the daemon's own user may ask that")
+	x(EX_NOPERM,	"--batch: this user may not ask that")
 
 static const struct kv_opt option_table[] = {
 #define x(...) OPT_ENTRY(struct kvtop_opts, __VA_ARGS__)

@@ -17,6 +17,7 @@
 
 #include <kvmm/clock.h>
 
+#include "kvmm/tools/ask.h"
 #include "kvmm/tools/kvtop.h"
 
 /**
@@ -55,7 +56,7 @@ static void tell(struct poller *p)
 	(void)!eventfd_write(p->event, 1);
 }
 
-static void admin_explain(struct poller *p, int err)
+static void admin_explain(struct poller *p, const char *path, int err)
 {
 	const char *why;
 
@@ -66,8 +67,8 @@ static void admin_explain(struct poller *p, int err)
 		break;
 	case -EACCES:
 	case -EPERM:
-		why = "only root and the daemon's own user may change something";
-		break;
+		tool_refused(path, true, p->answer, sizeof(p->answer));
+		return;
 	case -ECONNABORTED:
 		why = "the daemon went away, or does not serve this user";
 		break;
@@ -96,7 +97,7 @@ static void send_request(struct poller *p)
 	pthread_mutex_lock(&p->lock);
 	p->refused = err || a.status;
 	if (err)
-		admin_explain(p, err);
+		admin_explain(p, path, err);
 	else
 		strcpy(p->answer, a.text);
 	p->req[0] = '\0';

@@ -14,6 +14,7 @@
 
 #include <kvmm/clock.h>
 
+#include "kvmm/tools/ask.h"
 #include "kvmm/tools/kvtop.h"
 
 #define TEXT_MAX	((size_t)16 << 20)	/* bytes of one file */
@@ -61,9 +62,7 @@ static void explain(struct sample *s, const char *path, int err)
 		break;
 	case -EACCES:
 	case -EPERM:
-		snprintf(s->why, sizeof(s->why),
-			 "only root and the socket's owner may ask at %s",
-			 path);
+		tool_refused(path, false, s->why, sizeof(s->why));
 		break;
 	case -ETIMEDOUT:
 		snprintf(s->why, sizeof(s->why), "no answer from %s", path);
@@ -98,6 +97,11 @@ static int take_file(struct sample *s, const char *path, u32 timeout_ms, u32 i)
 	err = kv_view_ask(path, req, timeout_ms, &status, &s->text[i]);
 	if (err)
 		return err;
+	if (status == EACCES) {
+		/* This user may ask nothing here; the daemon says why. */
+		snprintf(s->why, sizeof(s->why), "%.200s", seq_text(&s->text[i]));
+		return -EACCES;
+	}
 	if (status) {
 		seq_reset(&s->text[i]);
 		s->missing |= BIT(i);
@@ -131,7 +135,7 @@ void sample_take(struct sample *s, const char *path, u32 timeout_ms, u32 want,
 			want |= BIT(FILE_tenants);
 		}
 	}
-	if (s->err)
+	if (s->err && !*s->why)
 		explain(s, path, s->err);
 	s->took = kv_now_ns() - begin;
 }

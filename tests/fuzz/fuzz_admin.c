@@ -112,6 +112,7 @@ static struct admin *admin_begin(int sock)
 				      &inproc->operators);
 
 	FUZZ_LAW(adm && adm->sock.fn, "no memory");
+	adm->rights = KV_RIGHT_all;
 	adm->deadline = kv_now_ns() + ASK_MS * NSEC_PER_MSEC;
 	return adm;
 }

@@ -159,6 +159,7 @@ static struct view *view_begin(int sock)
 	seq_init(&v->out, PROC_TEXT_MAX);
 	list_add_tail(&inproc->clients.readers, &v->reader.node);
 	v->reader.key = PROC_ALL;
+	view_asker(&inproc->views, 0, KV_RIGHT_all, &v->asker);
 	v->wait.trigger = CORE_NONE;
 	FUZZ_LAW(!watch_add(&inproc->loop, &v->sock, EPOLLIN), "epoll");
 	return v;

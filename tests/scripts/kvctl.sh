@@ -145,7 +145,7 @@ check '--tenant: and no more' test -z "$(grep -x vmstat <<<"$out")"
 run "$kvctl" --socket "$KVMM_RUNDIR/blue" cat status
 check 'a tenant by its directory' says '^Tenant:.blue$'
 fails '--tenant, a file of the node' 1 'meminfo: no such file' --tenant blue cat meminfo
-fails '--tenant, check' 1 "check: not at a tenant's socket: ask at the daemon's own" --tenant blue check
+fails '--tenant, check' 1 "check: root and the daemon's own user may, and members of --admin-group" --tenant blue check
 fails 'no such tenant' 69 'green/view.sock: no tenant green is here' --tenant green ls
 
 # Another user learns which users may ask, not that no daemon is there.
@@ -153,7 +153,18 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 if other test -x "$kvctl" 2>"$work/other"; then
 	run other env KVMM_RUNDIR="$KVMM_RUNDIR" "$kvctl" cat meminfo
 	check 'cat of another user' rc_is 77
-	check 'cat of another user: why' says "view.sock: only root and the daemon's own user may ask$"
+	check 'cat of another user: why' says "view.sock: you may not look into that directory: only its owner may"
+	# The directories above may be closed: it has a descriptor of this one.
+	chmod 755 "$KVMM_RUNDIR"
+	exec 9<"$KVMM_RUNDIR"
+	run other env KVMM_RUNDIR=/proc/self/fd/9 "$kvctl" cat meminfo
+	check 'cat of another user, in an open directory' rc_is 77
+	check 'cat of another user, in an open directory: why' says "view.sock: a daemon runs here; only root and the daemon's own user may ask it: its option --read-group "
+	run other env KVMM_RUNDIR=/proc/self/fd/9 "$kvctl" set sys/vm/swappiness 5
+	check 'set of another user' rc_is 77
+	check 'set of another user: why' says "admin.sock: a daemon runs here; only root and the daemon's own user may change it: its option --admin-group "
+	exec 9<&-
+	chmod 700 "$KVMM_RUNDIR"
 else
 	echo "  another user's cat is not tried: no setpriv or rights to it, or kvctl is out of its reach"
 fi

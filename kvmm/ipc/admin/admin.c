@@ -2,11 +2,12 @@
 /*
  * admin.c - the admin socket: requests of operators
  *
- * For root and the user that started the daemon: the socket has mode 0600, and
- * the user of each connection is checked.  A connection carries one request and
- * stays open until it is answered (conn/answer.c); closing it ends the wait,
- * not the work.  This socket alone accepts a descriptor from outside: the file
- * of a new swap area, which the operator may open and the daemon may not.
+ * For root, the user that started the daemon, and --admin-group: the mode of the
+ * socket keeps others away, and the rights of each peer are checked.  A connection
+ * carries one request and stays open until it is answered (conn/answer.c); closing
+ * it ends the wait, not the work.  This socket alone accepts a descriptor from
+ * outside: the file of a new swap area, which the operator may open and the daemon
+ * may not.
  *
  * Context: control thread.
  */
@@ -55,14 +56,11 @@ static void admin_swapon(struct operators *o, struct admin *adm, char *req, int 
 		close(fd);
 }
 
-static void admin_swapoff(struct operators *o, struct admin *adm, char *req,
-			  int fd)
+static void admin_swapoff(struct operators *o, struct admin *adm, char *req)
 {
 	u64 ms, dev, ino;
 	int used = 0;
 
-	if (fd >= 0)
-		close(fd);
 	if (sscanf(req, "swapoff %" SCNu64 " %" SCNu64 " %" SCNu64 " %n", &ms,
 		   &dev, &ino, &used) != 3 || !used || !req[used])
 		admin_finish(adm, -EINVAL, "swapoff: want TIMEOUT_MS DEV INODE PATH");
@@ -94,15 +92,12 @@ static void drop_some(struct core *core, void *arg)
 	dr->nr = core_drop_caches(core, kv_now_ns(), dr->domain, DROP_BATCH);
 }
 
-static void admin_drop_caches(struct operators *o, struct admin *adm, char *req,
-			      int fd)
+static void admin_drop_caches(struct operators *o, struct admin *adm, char *req)
 {
 	struct drop dr = { .name = req + strlen("drop_caches") };
 	char text[ADMIN_TEXT];
 	u64 nr = 0;
 
-	if (fd >= 0)
-		close(fd);
 	dr.name += *dr.name == ' ';
 	while (!mm_call(o->mm, drop_some, &dr) && dr.nr >= 0) {
 		nr += (u32)dr.nr;
@@ -149,6 +144,57 @@ static bool is_one_line(const char *req, ssize_t n)
 	return true;
 }
 
+static void admin_unknown(struct admin *adm)
+{
+	char text[512];
+	size_t len = (size_t)snprintf(text, sizeof(text), "no such request: one of");
+	u32 i;
+
+	for (i = 0; i < kv_nr_verbs; i++)
+		if (kv_verbs[i].socket == KV_SOCKET_admin && len < sizeof(text))
+			len += (size_t)snprintf(text + len, sizeof(text) - len,
+						" %s", kv_verbs[i].name);
+	admin_finish(adm, -EINVAL, text);
+}
+
+/* May the user, and is there such a request?  Else it was answered. */
+static bool admin_judge(struct operators *o, struct admin *adm, const char *req)
+{
+	const struct kv_verb *verb = kv_verb_find(KV_SOCKET_admin, req);
+	char text[256];
+
+	/* All but one have arguments. */
+	if (!verb || (!strchr(req, ' ') && strcmp(req, "drop_caches")))
+		admin_unknown(adm);
+	else if (!(adm->rights & verb->right))
+		admin_finish(adm, -EPERM, rights_refused(o->sockets, verb->right,
+							 text, sizeof(text)));
+	else
+		return true;
+	return false;
+}
+
+/* A request with its descriptor, which is taken over; -1: none. */
+static void admin_do(struct operators *o, struct admin *adm, char *req, int fd)
+{
+	if (!strncmp(req, "swapon ", 7)) {
+		admin_swapon(o, adm, req, fd);
+		return;
+	}
+	if (!strncmp(req, "upgrade ", 8)) {
+		upgrade_request(o, adm, req, fd);
+		return;
+	}
+	if (fd >= 0)
+		close(fd);
+	if (!strncmp(req, "swapoff ", 8))
+		admin_swapoff(o, adm, req);
+	else if (!strncmp(req, "drop_caches", 11))
+		admin_drop_caches(o, adm, req);
+	else
+		admin_set(o, adm, req);
+}
+
 static void admin_ask(struct operators *o, struct admin *adm)
 {
 	char req[KV_ADMIN_REQ];
@@ -160,39 +206,17 @@ static void admin_ask(struct operators *o, struct admin *adm)
 		return;
 	adm->asked = true;
 	req[max(n, (ssize_t)0)] = '\0';
-	if (!is_one_line(req, n)) {
-		if (fd >= 0)
-			close(fd);
-		admin_finish(adm, -EINVAL, "a request of control characters: give a path without them");
-		return;
-	}
-	if (n > 0 && !strncmp(req, "swapon ", 7)) {
-		admin_swapon(o, adm, req, fd);
-		return;
-	}
-	if (n > 0 && !strncmp(req, "swapoff ", 8)) {
-		admin_swapoff(o, adm, req, fd);
-		return;
-	}
-	if (n > 0 && (!strcmp(req, "drop_caches") ||
-		      !strncmp(req, "drop_caches ", 12))) {
-		admin_drop_caches(o, adm, req, fd);
-		return;
-	}
-	if (n > 0 && !strncmp(req, "upgrade ", 8)) {
-		upgrade_request(o, adm, req, fd);
+	if (n > 0 && is_one_line(req, n) && admin_judge(o, adm, req)) {
+		admin_do(o, adm, req, fd);
 		return;
 	}
 	if (fd >= 0)
 		close(fd);
-	if (n > 0 && (admin_acts(req) || !strncmp(req, "set ", 4) ||
-		      !strncmp(req, "domain ", 7) ||
-		      !strncmp(req, "resize ", 7) ||
-		      !strncmp(req, "tune ", 5) || !strncmp(req, "trace ", 6)))
-		admin_set(o, adm, req);
-	else if (n)
-		admin_finish(adm, -EINVAL, "no such request: swapon, swapoff, set, domain, resize, tune, trace, drop_caches, evict, pin, unpin, drain, log or upgrade");
-	else
+	if (!is_one_line(req, n))
+		admin_finish(adm, -EINVAL, "a request of control characters: give a path without them");
+	else if (n < 0)
+		admin_unknown(adm);
+	else if (!n)
 		admin_end(adm);
 }
 
@@ -210,20 +234,17 @@ static void admin_on_sock(void *arg, struct watch *w, u32 events)
 
 /* ---- connections ---- */
 
-static bool admin_may(const struct operators *o, int sock)
+/* The rights of the user that connected; 0: none. */
+static u32 admin_rights(const struct operators *o, int sock)
 {
-	struct ucred cred;
-	socklen_t len = sizeof(cred);
+	uid_t uid;
+	/* The user that the daemon became is no operator, and kvmm-proc changes nothing. */
+	const u32 rights = rights_of_peer(o->sockets, sock, &uid) &
+			   (KV_RIGHT_read | KV_RIGHT_change);
 
-	if (getsockopt(sock, SOL_SOCKET, SO_PEERCRED, &cred, &len))
-		return false;
-	/* The user that the daemon became is no operator. */
-	if (!cred.uid || cred.uid == o->setup->own_uid)
-		return true;
-	if (log_allowed())
-		pr_warn("user %u is refused on the admin socket",
-			(u32)cred.uid);
-	return false;
+	if (!rights && log_allowed())
+		pr_warn("user %u is refused on the admin socket", (u32)uid);
+	return rights;
 }
 
 void admin_accept(void *arg, struct watch *w, u32 events)
@@ -231,15 +252,18 @@ void admin_accept(void *arg, struct watch *w, u32 events)
 	struct operators *o = arg;
 	int sock = conn_accept(o->sockets, w);
 	struct admin *adm = NULL;
+	u32 rights;
 
 	if (sock < 0)
 		return;
-	if (o->admins.nr < MAX_ADMINS && admin_may(o, sock))
+	rights = admin_rights(o, sock);
+	if (o->admins.nr < MAX_ADMINS && rights)
 		adm = admin_new(&o->admins, sock, admin_on_sock, o);
 	if (!adm) {
 		close(sock);
 		return;
 	}
+	adm->rights = rights;
 	adm->deadline = kv_now_ns() + ASK_MS * NSEC_PER_MSEC;
 }
 

@@ -21,7 +21,7 @@
 #define MAX_GREETING		64	/* connections without an attach request */
 #define SQ_ENTRIES_MIN		16u	/* of the rings of a client */
 #define SQ_ENTRIES_MAX		1024u
-#define FDS_OTHER		(128 + CORE_NR_TRIGGERS) /* views, epolls, sockets, libraries */
+#define FDS_OTHER		(144 + CORE_NR_TRIGGERS) /* views, epolls, sockets, libraries */
 
 #define NSEC_PER_MSEC		1000000ull
 #define NSEC_PER_SEC		1000000000ull
@@ -89,6 +89,7 @@ int __must_check peer_identify(int sock, struct proc_client_info *info);
 pid_t pidfd_pid(int pidfd);
 bool pidfd_ended(int pidfd);
 int pidfd_kill(int pidfd);
+u32 process_groups(pid_t pid, uid_t uid, gid_t **gids);
 
 /* ---- segment.c ---- */
 

@@ -13,6 +13,7 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -162,4 +163,59 @@ int pidfd_kill(int pidfd)
 {
 	return syscall(SYS_pidfd_send_signal, pidfd, SIGKILL, NULL, 0) ?
 	       -errno : 0;
+}
+
+/* The words of @line as groups, behind those that are there.  Return: their number. */
+static u32 groups_add(const char *line, gid_t **gids, u32 nr)
+{
+	unsigned long gid;
+	gid_t *more;
+	char *end;
+
+	for (;; line = end) {
+		gid = strtoul(line, &end, 10);
+		if (end == line)
+			return nr;
+		more = realloc(*gids, (nr + 1) * sizeof(*more));
+		if (!more)
+			return nr;
+		*gids = more;
+		more[nr++] = (gid_t)gid;
+	}
+}
+
+/**
+ * process_groups() - the groups of a process, as they decide on its access to files
+ * @pid:  a process or thread
+ * @uid:  the user that it must have for access to files; else it has no groups here
+ * @gids: takes them, for free(); NULL: none
+ *
+ * Where /proc hides the processes of other users (hidepid=), none are found.
+ *
+ * Return: their number.
+ */
+u32 process_groups(pid_t pid, uid_t uid, gid_t **gids)
+{
+	char path[64], *line = NULL;
+	unsigned int fsuid, fsgid;
+	bool is_its = false;
+	size_t room = 0;
+	u32 nr = 0;
+	FILE *f;
+
+	*gids = NULL;
+	snprintf(path, sizeof(path), "/proc/%d/status", (int)pid);
+	f = fopen(path, "re");
+	while (f && getline(&line, &room, f) > 0) {
+		if (sscanf(line, "Uid: %*u %*u %*u %u", &fsuid) == 1)
+			is_its = fsuid == uid;
+		else if (is_its && sscanf(line, "Gid: %*u %*u %*u %u", &fsgid) == 1)
+			nr = groups_add(strrchr(line, '\t'), gids, nr);
+		else if (is_its && !strncmp(line, "Groups:", 7))
+			nr = groups_add(line + 7, gids, nr);
+	}
+	free(line);
+	if (f)
+		fclose(f);
+	return nr;
 }

@@ -6,6 +6,7 @@
  *	door.c		the sockets of each --tenant
  *	listen.c	one listening socket
  *	tenant.c	the tenant of a connection: its name and quota
+ *	rights.c	the rights of users at the daemon's own sockets
  *	closer.c	connections are accepted, and closed by a thread
  *	answer.c	an operator's connection until it is answered
  *
@@ -20,6 +21,7 @@
 
 #include <kvmm/list.h>
 #include <kvmm/tenant_opt.h>
+#include <kvmm/verbs.h>
 
 #include "kvmm/ipc/base/base.h"
 #include "kvmm/ipc/base/setup.h"
@@ -67,6 +69,32 @@ struct door {
 };
 
 /**
+ * struct rights_group - a group of --read-group or --admin-group
+ * @named: by its option
+ * @valid: it exists on this machine
+ * @name:  "": none is wanted
+ */
+struct rights_group {
+	bool	named;
+	bool	valid;
+	gid_t	gid;
+	char	name[64];
+};
+
+/**
+ * struct rights - users and groups with rights at the daemon's own sockets
+ * @own_uid:  user that started the daemon
+ * @proc_uid: user of kvmm-proc, if @has_proc; else it is root or @own_uid
+ */
+struct rights {
+	uid_t			own_uid;
+	bool			has_proc;
+	uid_t			proc_uid;
+	struct rights_group	read;
+	struct rights_group	admin;
+};
+
+/**
  * struct sockets - all listening sockets
  * @attach:      for clients
  * @view:        for readers
@@ -75,6 +103,7 @@ struct door {
  * @doors:       of each --tenant
  * @user_quota:  of users at the attach socket
  * @own_quota:   the same for root and the user that started the daemon
+ * @rights:      at @view and @admin
  */
 struct sockets {
 	struct setup		*setup;
@@ -93,6 +122,7 @@ struct sockets {
 	u32			nr_doors;
 	struct tenant_quota	user_quota;
 	struct tenant_quota	own_quota;
+	struct rights		rights;
 	struct closer		closer;
 };
 
@@ -153,6 +183,14 @@ const char *tenant_path(const struct sockets *s, u64 key);
 const struct tenant_quota *tenant_quota(const struct sockets *s, u64 key);
 void tenant_core_quota(const struct sockets *s, u64 key, struct core_quota *q);
 
+/* rights.c */
+int __must_check rights_options(struct sockets *s);
+void rights_tell(const struct sockets *s);
+u32 rights_of(const struct rights *r, uid_t uid, const gid_t *gids, u32 nr);
+u32 rights_of_peer(const struct sockets *s, int sock, uid_t *uid);
+u32 rights_of_process(const struct sockets *s, uid_t uid, pid_t pid);
+const char *rights_refused(const struct sockets *s, u32 right, char *text, size_t len);
+
 /* closer.c */
 void conn_close(struct sockets *s, int fd);
 void watch_conn_close(struct sockets *s, struct watch *w);
@@ -182,6 +220,7 @@ struct admins {
  * struct admin - one connection, which carries one request
  * @deadline: to send its request, then none
  * @asked:    the request came
+ * @rights:   of the user, KV_RIGHT_*
  */
 struct admin {
 	struct list	node;
@@ -189,6 +228,7 @@ struct admin {
 	struct admins	*all;
 	u64		deadline;
 	bool		asked;
+	u32		rights;
 };
 
 void admins_init(struct admins *all);

@@ -166,6 +166,9 @@ int socket_make_one(struct sockets *s, struct watch *w, u32 index,
 	else if (w->fd == -EPERM && perm->uid != (uid_t)-1)
 		pr_err("socket %s cannot be given to user %u: only root may: leave owner= out, or give a mode=",
 		       addr->sun_path, (u32)perm->uid);
+	else if (w->fd == -EPERM && perm->gid != (gid_t)-1)
+		pr_err("socket %s cannot be given to group %u: only root and its members may: name another --admin-group",
+		       addr->sun_path, (u32)perm->gid);
 	else if (w->fd < 0)
 		pr_err("socket %s cannot be made: %s: choose a --socket in a directory that you may write",
 		       addr->sun_path, strerror(-w->fd));

@@ -168,7 +168,9 @@ int socket_lock(struct sockets *s)
  *
  * No process can connect to them before socket_listen().  The view and admin
  * sockets are for the daemon's own user: one shows every tenant, the other
- * changes limits of all tenants.
+ * changes limits of all tenants.  Groups with rights (rights.c) can connect, too:
+ * all users to the view socket, which may belong to the group of kvmm-proc, and is
+ * guarded by the check of each peer; the group alone to the admin socket.
  */
 int socket_make(struct sockets *s)
 {
@@ -178,8 +180,13 @@ int socket_make(struct sockets *s)
 	};
 	int err;
 
+	if (s->rights.read.valid || s->rights.admin.valid)
+		perm.mode = 0666;
 	err = socket_make_one(s, &s->view, 1, &s->view_addr, SOCK_STREAM,
 			      &perm);
+	perm.mode = s->rights.admin.valid ? 0660 : 0600;
+	if (s->rights.admin.valid)
+		perm.gid = s->rights.admin.gid;
 	if (!err)
 		err = socket_make_one(s, &s->admin, 2, &s->admin_addr,
 				      SOCK_SEQPACKET, &perm);
@@ -187,6 +194,7 @@ int socket_make(struct sockets *s)
 		err = door_make(s);
 	if (err)
 		return err;
+	perm.gid = (gid_t)-1;
 	perm.mode = s->attach_mode;
 	return socket_make_one(s, &s->attach, 0, &s->attach_addr,
 			       SOCK_SEQPACKET, &perm);

@@ -2,18 +2,19 @@
 /*
  * ask.c - requests of kvmm-proc for other users
  *
- * Users that may connect to the daemon's own view socket see everything and may
- * change limits: root, the user that started the daemon, and the group of
- * kvmm-proc, which has no other member.  kvmm-proc carries accesses of any user
- * of the machine to the mounted files, so it names the user:
+ * At the daemon's own view socket root and the user that started the daemon see
+ * everything and may set values, and groups have the rights that conn/rights.c
+ * gives them.  kvmm-proc carries accesses of any user of the machine to the mounted
+ * files, so it names the user, and the process that reads:
  *
- *   as UID REQUEST	answered as that user's tenant would be; for root and the
- *			daemon's own user: everything
+ *   as UID[:PID] REQUEST	answered as that user would be here, by its groups
+ *			(those of the process); without rights as that user's
+ *			tenant would be
  *   set PATH VALUE	as kvctl set; of a domain's limit also `gpu0 VALUE`
  *   wait PATH TRIGGER	stays, and gets a line each time: wait.c
  *
- * An `as` takes rights away and never gives any: there is one at most, and at
- * a tenant's socket, which has less rights already, there is none.
+ * An `as` takes rights away and never gives any that its user has not: there is one
+ * at most, of kvmm-proc and root.  At a tenant's socket there is none.
  *
  * Context: control thread.
  */
@@ -62,21 +63,49 @@ static int view_set(struct views *vs, char *req, struct seq_file *out)
 	return err;
 }
 
-/* The user of the request.  Return: 0, or -EINVAL; @req: the rest. */
-static int view_as(const struct views *vs, const char **req, u64 *key)
+/*
+ * `UID[:PID] REQUEST`: a user, and the process or thread whose groups it has.
+ * Return: 0, or -EINVAL; @req: the rest.
+ */
+static int view_as(const char **req, uid_t *uid, pid_t *pid)
 {
+	unsigned long long user, process = 0;
 	char *end;
-	u64 uid;
 
 	if (**req < '0' || **req > '9')
 		return -EINVAL;
-	uid = strtoull(*req, &end, 10);
-	if (*end != ' ' || uid >= (uid_t)-1)
+	user = strtoull(*req, &end, 10);
+	if (*end == ':' && end[1] >= '0' && end[1] <= '9')
+		process = strtoull(end + 1, &end, 10);
+	if (*end != ' ' || user >= (uid_t)-1 || process > INT32_MAX)
 		return -EINVAL;
 	*req = end + 1;
-	if (uid && uid != vs->setup->own_uid)
-		*key = uid;
+	*uid = (uid_t)user;
+	*pid = (pid_t)process;
 	return 0;
+}
+
+static u64 payer_of(const struct views *vs, uid_t uid)
+{
+	return uid && uid != vs->setup->own_uid ? uid : PROC_ALL;
+}
+
+/* view_asker() - a user with @rights at the daemon's own socket */
+void view_asker(const struct views *vs, uid_t uid, u32 rights, struct asker *a)
+{
+	a->rights = rights;
+	a->payer = payer_of(vs, uid);
+	a->key = rights ? PROC_ALL : uid;
+	/* kvmm-proc is bounded as the users that it names. */
+	if (rights & KV_RIGHT_others)
+		a->payer = PROC_ALL;
+}
+
+/* The user that kvmm-proc names: without rights it reads the files of its own tenant. */
+static void view_other(const struct views *vs, uid_t uid, pid_t pid, struct asker *a)
+{
+	view_asker(vs, uid, rights_of_process(vs->sockets, uid, pid), a);
+	a->rights |= KV_RIGHT_read;
 }
 
 /* Any other request is left to kvmm/proc, which explains the error. */
@@ -97,63 +126,96 @@ static int view_refused(int err, const char *why, struct seq_file *out)
 	return err;
 }
 
+/* The right is missing: the answer. */
+static int view_forbidden(const struct views *vs, const struct asker *a,
+			  const struct kv_verb *verb, struct seq_file *out)
+{
+	char text[256];
+
+	seq_reset(out);
+	if (verb->right == KV_RIGHT_others)
+		seq_puts(out, "as: only kvmm-proc, root and the daemon's own user name another user");
+	else if (a->rights & KV_RIGHT_read)
+		seq_printf(out, "%s: root and the daemon's own user may, and members of --admin-group",
+			   verb->name);
+	else
+		seq_puts(out, rights_refused(vs->sockets, verb->right, text,
+					     sizeof(text)));
+	return a->rights ? -EPERM : -EACCES;
+}
+
 /**
  * view_user() - the user that pays for a request
- * @key: of the socket's tenant; PROC_ALL: the daemon's own socket
- * @req: @len bytes of anything, less than PROC_REQ_MAX
+ * @asker: the user of the connection
+ * @req:   @len bytes of anything, less than PROC_REQ_MAX
  *
- * Return: its key; PROC_ALL for root, the daemon's own user and a bad request.
+ * Return: PROC_ALL for root, the daemon's own user and a bad request.
  */
-u64 view_user(const struct views *vs, u64 key, const char *req, size_t len)
+u64 view_user(const struct views *vs, const struct asker *asker, const char *req,
+	      size_t len)
 {
 	char buf[PROC_REQ_MAX];
 	const char *p = buf + 3;
+	uid_t uid;
+	pid_t pid;
 
-	if (key != PROC_ALL || len < 3 || memcmp(req, "as ", 3))
-		return key;
+	if (!(asker->rights & KV_RIGHT_others) || len < 3 || memcmp(req, "as ", 3))
+		return asker->payer;
 	memcpy(buf, req, len);
 	buf[len] = '\0';
-	(void)!view_as(vs, &p, &key);
-	return key;
+	return view_as(&p, &uid, &pid) ? asker->payer : payer_of(vs, uid);
+}
+
+/* Make @a the user that `as` names; @req: behind it. */
+static int view_name(struct views *vs, const char **req, struct asker *a,
+		     struct seq_file *out)
+{
+	uid_t uid;
+	pid_t pid;
+
+	*req += strlen("as ");
+	if (view_as(req, &uid, &pid))
+		return view_refused(-EINVAL, "as: want UID[:PID] REQUEST", out);
+	view_other(vs, uid, pid, a);
+	return 0;
 }
 
 /**
  * view_request() - answer one request of the view sockets
- * @key: of the socket's tenant; PROC_ALL: the daemon's own socket
- * @req: @len bytes of anything, less than PROC_REQ_MAX
+ * @asker: the user of the connection
+ * @req:   @len bytes of anything, less than PROC_REQ_MAX
  * @wait: its trigger is set if the connection is to stay, else CORE_NONE
  * @out: takes the text, or after an error one line
  *
- * Return: 0 or a negative errno.
+ * Return: 0 or a negative errno; -EACCES: the user may ask nothing.
  */
-int view_request(struct views *vs, u64 key, const char *req, size_t len,
-		 struct view_wait *wait, struct seq_file *out)
+int view_request(struct views *vs, const struct asker *asker, const char *req,
+		 size_t len, struct view_wait *wait, struct seq_file *out)
 {
+	const struct kv_verb *verb;
+	struct asker a = *asker;
 	char buf[PROC_REQ_MAX];
 	const char *p = buf;
 
 	wait->trigger = CORE_NONE;
 	if (!is_printable(req, len))
-		return proc_request_as(vs->proc, key, req, len, out);
+		return proc_request_as(vs->proc, a.key, req, len, out);
 	memcpy(buf, req, len);
 	buf[len] = '\0';
-	if (!strncmp(p, "as ", 3)) {
-		p += 3;
-		if (key != PROC_ALL)
-			return view_refused(-EPERM, "as: not at a tenant's socket",
-					    out);
-		if (view_as(vs, &p, &key))
-			return view_refused(-EINVAL, "as: want UID REQUEST", out);
+	verb = kv_verb_find(KV_SOCKET_view, p);
+	if (verb && !(a.rights & verb->right))
+		return view_forbidden(vs, &a, verb, out);
+	if (verb && verb->right == KV_RIGHT_others) {
+		if (view_name(vs, &p, &a, out))
+			return -EINVAL;
+		verb = kv_verb_find(KV_SOCKET_view, p);
 	}
-	if (!strncmp(p, "set ", 4)) {
-		if (key != PROC_ALL)
-			return view_refused(-EPERM, "set: root and the daemon's own user may",
-					    out);
+	/* There is one `as` at most: the files know none. */
+	if (verb && verb->right == KV_RIGHT_change && !(a.rights & verb->right))
+		return view_forbidden(vs, &a, verb, out);
+	if (!strncmp(p, "set ", 4))
 		return view_set(vs, buf + (p - buf) + 4, out);
-	}
-	if (!strncmp(p, "wait ", 5)) {
-		wait->key = key;
-		return wait_begin(vs, p + 5, wait, out);
-	}
-	return proc_request_as(vs->proc, key, p, len - (size_t)(p - buf), out);
+	if (!strncmp(p, "wait ", 5))
+		return wait_begin(vs, &a, p + 5, wait, out);
+	return proc_request_as(vs->proc, a.key, p, len - (size_t)(p - buf), out);
 }

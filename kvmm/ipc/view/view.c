@@ -2,8 +2,8 @@
 /*
  * view.c - the sockets on which operators and tenants read
  *
- * The daemon's own view socket shows everything; that of a --tenant shows that
- * tenant alone (kvmm/proc).
+ * The daemon's own view socket shows everything, to users with the right to read
+ * (conn/rights.c); that of a --tenant shows that tenant alone (kvmm/proc).
  *
  * A stream connection carries one request line and one answer, then it is
  * closed.  kvmm/proc makes the text on this thread; here it is only carried, in
@@ -20,6 +20,9 @@
 #include "kvmm/ipc/view/view.h"
 
 #define MAX_VIEWS	32	/* of operators */
+#define MAX_VIEWS_GROUP	16	/* of these, while members of groups ask */
+#define MAX_STRANGERS	16	/* users without rights, which get an answer that says so */
+#define KEY_STRANGER	(PROC_ALL - 1)	/* of all of them */
 #define MAX_VIEWS_TENANT 8	/* of one tenant; as many again get an answer that says so */
 #define VIEW_ASK_MS	5000	/* to send the request */
 #define VIEW_READ_MS	10000	/* without reading anything of the answer */
@@ -82,7 +85,7 @@ static void view_stay(struct views *vs, struct view *v)
 static void view_answer(struct views *vs, struct view *v, u64 user, size_t len)
 {
 	const u64 before = vs->mm->call_ns;
-	int err = view_request(vs, v->reader.key, v->req, len, &v->wait, &v->out);
+	int err = view_request(vs, &v->asker, v->req, len, &v->wait, &v->out);
 
 	spend_charge(&vs->spend, user, kv_now_ns(), vs->mm->call_ns - before);
 	if (v->due)
@@ -115,7 +118,7 @@ static void view_asked(struct views *vs, struct view *v)
 {
 	const char *end = memchr(v->req, '\n', v->len);
 	const size_t len = (size_t)(end - v->req);
-	const u64 user = view_user(vs, v->reader.key, v->req, len);
+	const u64 user = view_user(vs, &v->asker, v->req, len);
 	const u64 now = kv_now_ns(), due = spend_due(&vs->spend, user, now);
 
 	if (!v->asked)
@@ -148,6 +151,15 @@ static void view_turn_away(struct views *vs, struct view *v)
 	view_refuse(vs, v, EUSERS, why);
 }
 
+/* Answer the request of a user without rights. */
+static void view_stranger(struct views *vs, struct view *v)
+{
+	char why[256];
+
+	view_refuse(vs, v, EACCES, rights_refused(vs->sockets, KV_RIGHT_read, why,
+						  sizeof(why)));
+}
+
 static void view_on_sock(void *arg, struct watch *w, u32 events)
 {
 	struct views *vs = arg;
@@ -169,7 +181,9 @@ static void view_on_sock(void *arg, struct watch *w, u32 events)
 		return;
 	}
 	v->len += (size_t)n;
-	if (v->over && memchr(v->req, '\n', v->len))
+	if (!v->asker.rights && memchr(v->req, '\n', v->len))
+		view_stranger(vs, v);
+	else if (v->over && memchr(v->req, '\n', v->len))
 		view_turn_away(vs, v);
 	else if (memchr(v->req, '\n', v->len))
 		view_asked(vs, v);
@@ -184,36 +198,77 @@ static bool view_too_many(const struct views *vs, u64 key)
 	       tenant_conns(vs->clients, key) > tenant_quota(vs->sockets, key)->conns;
 }
 
-void view_accept(void *arg, struct watch *w, u32 events)
+/* The user that connected to @w, and the key that its connection counts for. */
+static u64 view_judge(struct views *vs, const struct watch *w, int sock,
+		      struct asker *a)
 {
-	struct views *vs = arg;
-	const u64 key = w == &vs->sockets->view ? PROC_ALL : tenant_key(vs->sockets, w, 0);
-	int sock = conn_accept(vs->sockets, w);
-	struct view *v;
+	u32 rights;
+	uid_t uid;
 
-	if (sock < 0)
-		return;
-	v = tenant_readers(vs->clients, key) < (key == PROC_ALL ? MAX_VIEWS :
-						2 * MAX_VIEWS_TENANT) ?
-	    calloc(1, sizeof(*v)) : NULL;
+	if (w != &vs->sockets->view) {
+		a->key = tenant_key(vs->sockets, w, 0);
+		a->payer = a->key;
+		a->rights = KV_RIGHT_read;
+		return a->key;
+	}
+	rights = rights_of_peer(vs->sockets, sock, &uid);
+	view_asker(vs, uid, rights, a);
+	if (rights)
+		return PROC_ALL;
+	if (log_allowed())
+		pr_warn("user %u is refused on the view socket", (u32)uid);
+	return KEY_STRANGER;
+}
+
+static u32 view_most(const struct asker *a, u64 key)
+{
+	if (key == KEY_STRANGER)
+		return MAX_STRANGERS;
+	if (key != PROC_ALL)
+		return 2 * MAX_VIEWS_TENANT;
+	return a->payer == PROC_ALL ? MAX_VIEWS : MAX_VIEWS_GROUP;
+}
+
+static void view_new(struct views *vs, int sock, const struct asker *a, u64 key)
+{
+	struct view *v = calloc(1, sizeof(*v));
+
 	if (!v) {
 		conn_close(vs->sockets, sock);
-		if (log_allowed())
-			pr_warn("a reader is turned away: %u are there",
-				tenant_readers(vs->clients, key));
 		return;
 	}
 	v->sock.fd = sock;
 	v->sock.fn = view_on_sock;
 	v->sock.arg = vs;
+	v->asker = *a;
 	v->reader.key = key;
 	v->wait.trigger = CORE_NONE;
 	v->deadline = kv_now_ns() + VIEW_ASK_MS * NSEC_PER_MSEC;
 	seq_init(&v->out, PROC_TEXT_MAX);
 	list_add_tail(&vs->clients->readers, &v->reader.node);
-	v->over = key != PROC_ALL && view_too_many(vs, key);
+	v->over = key < KEY_STRANGER && view_too_many(vs, key);
 	if (watch_add(vs->loop, &v->sock, EPOLLIN))
 		view_free(vs, v);
+}
+
+void view_accept(void *arg, struct watch *w, u32 events)
+{
+	struct views *vs = arg;
+	int sock = conn_accept(vs->sockets, w);
+	struct asker a;
+	u64 key;
+
+	if (sock < 0)
+		return;
+	key = view_judge(vs, w, sock, &a);
+	if (tenant_readers(vs->clients, key) < view_most(&a, key)) {
+		view_new(vs, sock, &a, key);
+		return;
+	}
+	conn_close(vs->sockets, sock);
+	if (log_allowed())
+		pr_warn("a reader is turned away: %u are there",
+			tenant_readers(vs->clients, key));
 }
 
 /*

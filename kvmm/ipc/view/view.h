@@ -59,19 +59,32 @@ struct views {
 };
 
 /**
+ * struct asker - the user of a request
+ * @key:    of its tenant; PROC_ALL: it sees all tenants
+ * @payer:  the user whose bounds hold for it; PROC_ALL: root and the daemon's own
+ * @rights: KV_RIGHT_*; at a tenant's socket to read its own files alone
+ */
+struct asker {
+	u64	key;
+	u64	payer;
+	u32	rights;
+};
+
+/**
  * struct view_wait - the trigger that a connection waits for
- * @key:     of the tenant that asked
+ * @payer:   the user that asked, as in struct asker
  * @trigger: of the core; CORE_NONE: none
  * @fired:   times that it fired
  */
 struct view_wait {
-	u64	key;
+	u64	payer;
 	u32	trigger;
 	u64	fired;
 };
 
 /**
  * struct view - one connection
+ * @asker: its user, before kvmm-proc names another
  * @over: one too many of its tenant: it gets that as answer to its request
  * @due:  time at which its complete request is tried again; 0: it does not wait
  * @asked: time of the first try
@@ -82,6 +95,7 @@ struct view_wait {
  */
 struct view {
 	struct reader	reader;
+	struct asker	asker;
 	struct watch	sock;
 	bool		over;
 	u64		deadline;
@@ -98,9 +112,11 @@ struct view {
 };
 
 /* ask.c */
-u64 view_user(const struct views *vs, u64 key, const char *req, size_t len);
-int __must_check view_request(struct views *vs, u64 key, const char *req,
-			      size_t len, struct view_wait *wait,
+void view_asker(const struct views *vs, uid_t uid, u32 rights, struct asker *a);
+u64 view_user(const struct views *vs, const struct asker *asker, const char *req,
+	      size_t len);
+int __must_check view_request(struct views *vs, const struct asker *asker,
+			      const char *req, size_t len, struct view_wait *wait,
 			      struct seq_file *out);
 
 /* spend.c */
@@ -108,8 +124,9 @@ u64 spend_due(struct spend *s, u64 key, u64 now);
 void spend_charge(struct spend *s, u64 key, u64 now, u64 ns);
 
 /* wait.c */
-int __must_check wait_begin(struct views *vs, const char *req,
-			    struct view_wait *w, struct seq_file *out);
+int __must_check wait_begin(struct views *vs, const struct asker *a,
+			    const char *req, struct view_wait *w,
+			    struct seq_file *out);
 void wait_end(struct views *vs, struct view_wait *w);
 void wait_take(struct views *vs);
 

@@ -73,7 +73,7 @@ static void view_fired(struct views *vs, u64 fired, u64 gone)
 	}
 }
 
-/* Connections that wait, of @key or, if @others, of all. */
+/* Connections that wait, of user @key or, if @others, of all. */
 static u32 view_count_waits(const struct views *vs, u64 key, bool others)
 {
 	const struct list *l;
@@ -82,7 +82,7 @@ static u32 view_count_waits(const struct views *vs, u64 key, bool others)
 	for (l = vs->clients->readers.next; l != &vs->clients->readers; l = l->next) {
 		const struct view *v = list_entry(l, struct view, reader.node);
 
-		nr += v->reader.waits && (others || v->wait.key == key);
+		nr += v->reader.waits && (others || v->wait.payer == key);
 	}
 	return nr;
 }
@@ -166,15 +166,15 @@ static int wait_explain(int err, const char *path, struct seq_file *out)
 /**
  * wait_begin() - set the trigger that a connection asks for
  * @req: `PATH some THRESHOLD WINDOW`, printable
- * @w:   takes the trigger; @w->key is its tenant
+ * @w:   takes the trigger
  * @out: after an error takes one line
  *
  * Return: 0 or a negative errno.
  */
-int wait_begin(struct views *vs, const char *req, struct view_wait *w,
-	       struct seq_file *out)
+int wait_begin(struct views *vs, const struct asker *a, const char *req,
+	       struct view_wait *w, struct seq_file *out)
 {
-	struct wait_call wc = { .mm = vs->mm, .key = w->key };
+	struct wait_call wc = { .mm = vs->mm, .key = a->key };
 	const char *blank = strchr(req, ' ');
 	char path[PROC_REQ_MAX];
 	int err = -EINVAL;
@@ -182,10 +182,10 @@ int wait_begin(struct views *vs, const char *req, struct view_wait *w,
 	snprintf(path, sizeof(path), "%.*s",
 		 blank ? (int)(blank - req) : (int)strlen(req), req);
 	if (blank)
-		err = proc_trigger_parse(vs->proc, w->key, path, blank + 1,
+		err = proc_trigger_parse(vs->proc, a->key, path, blank + 1,
 					 &wc.t);
 	if (!err)
-		err = wait_room(vs, w->key);
+		err = wait_room(vs, a->payer);
 	if (!err)
 		err = mm_call(vs->mm, wait_add, &wc);
 	if (!err && wc.ret < 0)
@@ -195,6 +195,7 @@ int wait_begin(struct views *vs, const char *req, struct view_wait *w,
 	/* The last owner of the number is closed, if its domain is gone since. */
 	view_fired(vs, 0, BIT_ULL(wc.ret));
 	w->trigger = (u32)wc.ret;
+	w->payer = a->payer;
 	seq_reset(out);
 	return 0;
 }
