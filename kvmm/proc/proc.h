@@ -74,6 +74,7 @@ struct proc_tenant_info {
  * @device: a block device
  * @lost:   swapd no longer uses the area, or its disk failed too often
  * @leaves: an operator takes the area away
+ * @deleted: its file has no name any more
  * @index:  number of the area at swapd
  * @asked:  size that the file was to have; 0: a block device
  */
@@ -82,6 +83,7 @@ struct proc_swap_area {
 	bool		device;
 	bool		lost;
 	bool		leaves;
+	bool		deleted;
 	u32		index;
 	u64		asked;
 };

@@ -55,6 +55,9 @@ int show_swaps(const struct proc_ctx *ctx)
 			continue;
 		before = m->count;
 		seq_escape(m, info.path, "");
+		/* As the kernel has it, escaped. */
+		if (info.deleted)
+			seq_puts(m, "\\040(deleted)");
 		do {
 			seq_putc(m, ' ');
 		} while (m->count - before < NAME_WIDTH && !seq_error(m));
@@ -75,7 +78,9 @@ static const char *area_state(const struct core_tier_view *v,
 		return "lost";
 	if (v->nr_overdue)
 		return "stalled";
-	return v->readonly ? "readonly" : "live";
+	if (v->readonly)
+		return "readonly";
+	return info->deleted ? "deleted" : "live";
 }
 
 int show_swapareas(const struct proc_ctx *ctx)

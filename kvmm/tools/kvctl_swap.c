@@ -8,9 +8,11 @@
  * removes it again.
  */
 #include <inttypes.h>
+#include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
+#include <sys/vfs.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -90,6 +92,15 @@ int kvctl_ask_admin(const struct kvctl *k, const char *req, int fd,
 	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
 }
 
+static bool in_memory(int fd)
+{
+	struct statfs fs;
+
+	return !fstatfs(fd, &fs) && (fs.f_type == TMPFS_MAGIC ||
+				     fs.f_type == RAMFS_MAGIC ||
+				     fs.f_type == HUGETLBFS_MAGIC);
+}
+
 /* Other users could read the content of sequences. */
 static void warn_readable(const char *path, int fd)
 {
@@ -145,6 +156,9 @@ int cmd_swapon(struct kvctl *k, char **argv)
 			 k->opts.size, k->opts.priority, k->opts.force, full);
 		ret = kvctl_ask_admin(k, req, fd, &refused);
 	}
+	if (!ret && in_memory(fd))
+		pr_warn("%s: lies in memory (tmpfs): the area takes as much memory as it holds: name a file on a disk",
+			argv[0]);
 	if (ret && made && refused && unlink(argv[0]))
 		pr_warn("%s: is left: %s", argv[0], strerror(errno));
 	close(fd);

@@ -61,7 +61,7 @@
 
 #define AREA_COLS(x)							\
 	x("AREA", "area", num, 4, 0, "number of the area")		\
-	x("STATE", "state", word, 8, 0, "live, readonly, stalled, lost") \
+	x("STATE", "state", word, 8, 0, "live, deleted, readonly, stalled, lost") \
 	x("PRIO", "prio", num, 5, 4, "higher ones are filled first")	\
 	x("SIZE", "total_kb", kb, 5, 0, "that slots may use")		\
 	x("USED", "used_kb", kb, 5, 0, "that slots use")		\

@@ -537,17 +537,24 @@ START_TEST(test_gone_at_start)
 }
 END_TEST
 
-/* An area takes no more room on the disk than its slots can use. */
+/*
+ * A size that no area may have is refused, and leaves no file.  Of a longer file no
+ * more room is taken on the disk than its slots can use.
+ */
 START_TEST(test_size)
 {
 	char says[600];
 	struct stat st;
 
 	small_start("rate=0");
-	ck_assert_int_eq(kvctl(0, "swapon", "--size", "64M", NULL, NULL, says,
-			       sizeof(says)), 0);
-	ck_assert_msg(strstr(says, "swap area of 16M, of 64M: no more is used (--area-max)"),
+	ck_assert_int_eq(kvctl(0, "swapon", "--size", "1T", NULL, NULL, says,
+			       sizeof(says)), 1);
+	ck_assert_msg(strstr(says, "1T is more than the 17M that an area may have: give a smaller --size, or start kvmm with a larger --area-max (it is 16M)"),
 		      "%s", says);
+	ck_assert_int_eq(stat(area_path(0), &st), -1);
+	ck_assert_int_eq(kvctl(0, "swapon", "--size", "17M", NULL, NULL, says,
+			       sizeof(says)), 0);
+	ck_assert_msg(strstr(says, "swap area of 16M, of 17M"), "%s", says);
 	ck_assert_int_eq(stat(area_path(0), &st), 0);
 	ck_assert_int_eq(st.st_size, 17 << 20);
 	file_sparse(area_path(1), 64 << 20);
@@ -557,6 +564,49 @@ START_TEST(test_size)
 		      "%s", says);
 	ck_assert_int_eq(stat(area_path(1), &st), 0);
 	ck_assert_int_le(st.st_blocks * 512, 18 << 20);
+	small_stop();
+}
+END_TEST
+
+/* Text of a file of the daemon, to be freed. */
+static char *file_text(const char *name)
+{
+	struct job j = job_start(&rig, "kvctl", "cat", name, NULL);
+	char *text;
+
+	ck_assert_int_eq(job_wait(&j, 30), 0);
+	text = slurp(j.out);
+	unlink(j.out);
+	unlink(j.err);
+	return text;
+}
+
+/* A deleted file is shown and logged once, and its area goes on until swapoff. */
+START_TEST(test_deleted)
+{
+	const u64 end = now_ms() + 20000 * time_scale();
+	char want[300], *text;
+
+	small_start("rate=0");
+	area_on(0, "8M", "0");
+	snprintf(want, sizeof(want), "%s\\040(deleted) ", area_path(0));
+	text = file_text("swaps");
+	ck_assert_ptr_null(strstr(text, "deleted"));
+	free(text);
+	ck_assert_int_eq(unlink(area_path(0)), 0);
+	while (!log_count("was deleted: it is used until swapoff")) {
+		ck_assert_msg(now_ms() < end, "the log does not say it");
+		nap_ms(20);
+	}
+	text = file_text("swaps");
+	ck_assert_msg(strstr(text, want), "%s", text);
+	free(text);
+	text = file_text("swapareas");
+	ck_assert_msg(strstr(text, " deleted "), "%s", text);
+	free(text);
+	/* The control thread has looked again meanwhile. */
+	nap_ms(1200);
+	ck_assert_uint_eq(log_count("was deleted: it is used until swapoff"), 1);
 	small_stop();
 }
 END_TEST
@@ -579,6 +629,7 @@ static Suite *areas_suite(void)
 	tcase_add_test(tc, test_slow_swapoff);
 	tcase_add_test(tc, test_superblock_gone);
 	tcase_add_test(tc, test_size);
+	tcase_add_test(tc, test_deleted);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("start");
 	tcase_set_timeout(tc, 600);

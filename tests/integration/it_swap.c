@@ -520,6 +520,21 @@ START_TEST(test_full_disk)
 }
 END_TEST
 
+/* An area in memory is taken, and kvctl says that it frees none. */
+START_TEST(test_area_in_memory)
+{
+	if (system("unshare -m true 2>/dev/null")) {
+		printf("  area in memory: not tried: no mount namespaces here\n");
+		return;
+	}
+	small_start("2M", "1M", "auto");
+	expect_refused(&rig, 0, "m/area: lies in memory (tmpfs): the area takes as much memory as it holds",
+		       "mkdir '%s/m'; unshare -m sh -c 'mount -t tmpfs -o size=16m none \"%s/m\" && \"$0\" swapon \"%s/m/area\" --size 8M && \"$0\" swapoff \"%s/m/area\"' \"$kvctl\"",
+		       rig.dir, rig.dir, rig.dir, rig.dir);
+	rig_stop(&rig);
+}
+END_TEST
+
 static Suite *swap_suite(void)
 {
 	Suite *s = suite_create("swap");
@@ -540,6 +555,7 @@ static Suite *swap_suite(void)
 	tcase_add_test(tc, test_bad_areas);
 	tcase_add_loop_test(tc, test_engine_is_shown, 0, 4);
 	tcase_add_test(tc, test_full_disk);
+	tcase_add_test(tc, test_area_in_memory);
 	suite_add_tcase(s, tc);
 	return s;
 }

@@ -5,6 +5,7 @@
 #include "tests/unit/proc_fixture.h"
 
 static bool area_gone[CORE_MAX_AREAS];
+static bool area_deleted;
 static const char *engine;
 
 static int area_info(void *arg, u32 i, struct proc_swap_area *info)
@@ -18,6 +19,7 @@ static int area_info(void *arg, u32 i, struct proc_swap_area *info)
 	info->path = path[i];
 	info->device = i == 1;
 	info->lost = i == 2;
+	info->deleted = !i && area_deleted;
 	info->index = 2 - i;
 	info->asked = i ? 0 : 1 << 20;
 	info->leaves = false;
@@ -50,6 +52,7 @@ static void setup(void)
 	fx.swap_area = area_info;
 	fx.swap_info = swap_info;
 	memset(area_gone, 0, sizeof(area_gone));
+	area_deleted = false;
 	engine = "io_uring";
 }
 
@@ -115,6 +118,19 @@ START_TEST(test_config)
 	ck_assert_ptr_null(strstr(text, "swappiness"));
 	ck_assert_int_eq(core_tune(fx.core, fx.now, CORE_TUNE_swappiness, 0), 0);
 	ck_assert(has_line(fx_cat("config"), "swappiness = 0"));
+}
+END_TEST
+
+/* As in the kernel's file; a more serious state comes first. */
+START_TEST(test_deleted)
+{
+	add_area(8, 5, 0);
+	ck_assert_ptr_nonnull(strstr(fx_cat("swapareas"), "   0 live     "));
+	area_deleted = true;
+	ck_assert_str_eq(fx_cat("swaps"),
+			 "Filename\t\t\t\tType\t\tSize\t\tUsed\t\tPriority\tEngine\n"
+			 "/swap/one\\040(deleted)                  file\t\t512\t\t0\t\t5\t\tio_uring\n");
+	ck_assert_ptr_nonnull(strstr(fx_cat("swapareas"), "   0 deleted  "));
 }
 END_TEST
 
@@ -233,6 +249,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, fx_teardown);
 	tcase_add_test(tc, test_swaps);
 	tcase_add_test(tc, test_config);
+	tcase_add_test(tc, test_deleted);
 	tcase_add_test(tc, test_area_that_went);
 	tcase_add_test(tc, test_swapareas);
 	tcase_add_test(tc, test_swapstat);

@@ -81,6 +81,7 @@ int area_get_info(const struct swap_link *l, u32 i,
 		info->device = a->device;
 		info->lost = a->lost || a->failed;
 		info->leaves = a->state == AREA_DRAINING;
+		info->deleted = a->deleted;
 		info->index = n;
 		info->asked = a->device ? 0 : a->asked;
 		return 0;

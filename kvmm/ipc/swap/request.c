@@ -53,15 +53,43 @@ static void area_begin(struct swap_link *l, struct swap_area *a, int fd)
 		link_run(l);
 }
 
-/*
- * A file does not grow beyond the room that slots may use (--area-max).  The
- * rest of a file that is longer already is not touched.
- */
+/* Bytes of a file that slots and its header may use (--area-max). */
+static u64 area_most(const struct swap_link *l)
+{
+	const struct core_config *cfg = &l->setup->cfg;
+
+	return cfg->area_bytes / cfg->extent_size * cfg->extent_size +
+	       SWAPD_RESERVED_BYTES;
+}
+
+/* Why the area cannot get @bytes; NULL: it can. */
+static const char *area_refuse_size(const struct swap_link *l, u64 bytes, char *why,
+				    size_t len)
+{
+	const u64 least = l->setup->cfg.extent_size + SWAPD_RESERVED_BYTES;
+	const u64 most = area_most(l);
+	char size[32], bound[32], max[32];
+
+	if (bytes && bytes < least) {
+		snprintf(why, len, "too small: an area needs at least %s, for one extent behind a header: give a larger --size",
+			 kv_format_size(least, size, sizeof(size)));
+		return why;
+	}
+	if (bytes <= most)
+		return NULL;
+	snprintf(why, len, "%s is more than the %s that an area may have: give a smaller --size, or start kvmm with a larger --area-max (it is %s%s)",
+		 kv_format_size(bytes, size, sizeof(size)),
+		 kv_format_size(most, bound, sizeof(bound)),
+		 kv_format_size(l->setup->cfg.area_bytes, max, sizeof(max)),
+		 l->setup->opt.area_max ? "" : ", four times --host-size");
+	return why;
+}
+
+/* The rest of a file that is longer than area_most() already is not touched. */
 static void area_size(const struct swap_link *l, struct swap_area *a, int fd,
 		      u64 bytes)
 {
-	const u64 most = l->setup->cfg.area_bytes / l->setup->cfg.extent_size *
-			 l->setup->cfg.extent_size + SWAPD_RESERVED_BYTES;
+	const u64 most = area_most(l);
 	struct stat st;
 
 	a->asked = bytes;
@@ -116,17 +144,13 @@ void area_on(struct swap_link *l, struct admin *adm, int fd, u64 bytes,
 	     s32 priority, bool force, const char *path)
 {
 	const char *why = area_refuse(l);
-	const u64 least = l->setup->cfg.extent_size + SWAPD_RESERVED_BYTES;
 	struct swap_area *a = area_unused(l);
-	char text[ADMIN_TEXT], few[160], size[32];
+	char text[ADMIN_TEXT], size[256];
 
 	if (!why && !a)
 		why = "there are as many areas as can be: swapoff one first";
-	if (!why && bytes && bytes < least) {
-		snprintf(few, sizeof(few), "too small: an area needs at least %s, for one extent behind a header: give a larger --size",
-			 kv_format_size(least, size, sizeof(size)));
-		why = few;
-	}
+	if (!why)
+		why = area_refuse_size(l, bytes, size, sizeof(size));
 	if (!why && area_refuse_twice(l, adm, fd, path))
 		return;
 	if (why) {

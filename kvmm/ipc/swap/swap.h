@@ -43,6 +43,7 @@ enum swap_area_state {
  * @failed:   too many requests failed: it is not read any more
  * @stalled:  it was logged that requests to it are overdue
  * @late:     it was logged that no swapd comes
+ * @deleted:  its file has no name any more, which was logged
  * @given_up: the rest of its content is not waited for any more
  * @core:     the core's index, from AREA_LIVE on
  * @tries:    deaths of swapd while it was judged
@@ -63,6 +64,7 @@ struct swap_area {
 	bool		stalled;
 	bool		late;
 	bool		given_up;
+	bool		deleted;
 	bool		device;
 	u32		core;
 	u32		tries;
@@ -128,6 +130,7 @@ struct swap_link {
 	int			shm;
 	u32			engine;
 	bool			registered;
+	u64			look_next;
 	u64			drain_next;
 	u64			drain_pause;
 	struct swap_tale	tales[SWAP_TALES];

@@ -6,12 +6,14 @@
  * goes on when its operator has hung up.  Content that was not moved elsewhere
  * in time is given up: a request that needs it computes it again.  An operator
  * that waits is told how far it is, and when it takes too long.  The log says
- * when swapd does not answer.
+ * when swapd does not answer, and when the file of an area was deleted.
  *
  * Context: control thread.
  */
+#include <fcntl.h>
 #include <stdio.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 
 #include <kvmm/fault.h>
 #include <kvmm/log.h>
@@ -20,6 +22,7 @@
 
 #define ANSWER_NS	(60 * NSEC_PER_SEC)	/* more, to judge a file */
 #define DRAIN_MAX_NS	(500 * NSEC_PER_MSEC)
+#define LOOK_NS		NSEC_PER_SEC	/* between two looks at the names of files */
 #define GIVEN_UP_NS	(2 * NSEC_PER_SEC)	/* then, for transfers under way */
 
 /* area_tell_stalls() - log when requests to an area are overdue, and when none is */
@@ -165,6 +168,33 @@ static void area_wait(struct swap_link *l, struct swap_area *a, u64 now)
 	}
 }
 
+/*
+ * A deleted file is used on until swapoff, but the next start does not find it.  The
+ * call does not ask the server of a file, which may hang.
+ */
+static void area_look(struct swap_area *a)
+{
+	struct statx st;
+
+	if (a->device || a->deleted ||
+	    statx(a->fd, "", AT_EMPTY_PATH | AT_STATX_DONT_SYNC, STATX_NLINK, &st) ||
+	    !(st.stx_mask & STATX_NLINK) || st.stx_nlink)
+		return;
+	a->deleted = true;
+	pr_warn("the file of swap area %s was deleted: it is used until swapoff, and a restart does not find it: kvctl swapoff it, then swapon another one",
+		a->path);
+}
+
+static void area_look_all(struct swap_link *l)
+{
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_AREAS; i++)
+		if (l->area[i].state == AREA_LIVE ||
+		    l->area[i].state == AREA_DRAINING)
+			area_look(&l->area[i]);
+}
+
 /* area_timers() - return: when to be called next, or UINT64_MAX */
 u64 area_timers(struct swap_link *l, u64 now)
 {
@@ -172,6 +202,11 @@ u64 area_timers(struct swap_link *l, u64 now)
 	bool drain = false;
 	u32 i;
 
+	/* The watchdog of the control thread calls once a second at least. */
+	if (now >= l->look_next) {
+		l->look_next = now + LOOK_NS;
+		area_look_all(l);
+	}
 	for (i = 0; i < CORE_MAX_AREAS; i++) {
 		struct swap_area *a = &l->area[i];
 
