@@ -12,107 +12,17 @@
  * attempt leaves nothing behind.
  */
 #include <poll.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
-
-#include <kvmm/rundir.h>
 
 #include "runtime/libkvmm/internal.h"
 
 #define DEFAULT_SEQS	256
 #define DEFAULT_STEPS	2
 #define SQ_ENTRIES	256
-
-static int __printf(3, 4) fail(char *text, int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, LK_TEXT_LEN, fmt, ap);
-	va_end(ap);
-	return err;
-}
-
-/* ------------------------------------------------------------------ */
-/* Reaching the daemon                                                 */
-
-/* The daemon's socket: @name, a file or the run directory, else the default of this user. */
-static int socket_path(const char *name, char *path, size_t size, char *text)
-{
-	const char *env = getenv("KVMM_SOCKET");
-	int ret;
-
-	if (!name && env && *env)
-		name = env;
-	ret = kv_rundir_socket(name, KV_ATTACH_SOCKET, path, size);
-	if (ret == -EPERM)
-		return fail(text, ret,
-			    "/tmp/kvmm-%u belongs to another user or is open to others: remove it, or set KVMM_RUNDIR",
-			    (u32)geteuid());
-	return ret ? fail(text, ret, "the path of the socket is too long") : 0;
-}
-
-static int connect_failed(const char *path, int err, char *text)
-{
-	switch (err) {
-	case ENOENT:
-	case ECONNREFUSED:
-		return fail(text, -err,
-			    "no daemon at %s: start it with kvmm-hold, or name its socket in KVMM_SOCKET",
-			    path);
-	case EACCES:
-	case EPERM:
-		return fail(text, -err,
-			    "no permission for %s: ask its owner for access to the socket",
-			    path);
-	case EPROTOTYPE:
-	case ENOTSOCK:
-		return fail(text, -err,
-			    "%s is no socket of kvmm: name the right one in KVMM_SOCKET",
-			    path);
-	case EAGAIN:
-		return fail(text, -ETIMEDOUT,
-			    "the daemon at %s accepts nobody: see whether it is stopped, or restart it",
-			    path);
-	default:
-		return fail(text, -err, "cannot connect to %s: %s", path,
-			    strerror(err));
-	}
-}
-
-static int connect_to(const char *path, u32 timeout_ms, char *text)
-{
-	struct sockaddr_un addr = { .sun_family = AF_UNIX };
-	struct timeval tv = {
-		.tv_sec = timeout_ms / 1000,
-		.tv_usec = timeout_ms % 1000 * 1000,
-	};
-	int fd, err;
-
-	if (strlen(path) >= sizeof(addr.sun_path))
-		return fail(text, -ENAMETOOLONG,
-			    "the path of the socket is longer than %zu bytes: choose a shorter KVMM_RUNDIR",
-			    sizeof(addr.sun_path) - 1);
-	memcpy(addr.sun_path, path, strlen(path));
-	fd = socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
-	if (fd < 0)
-		return fail(text, -errno, "cannot make a socket: %s",
-			    strerror(errno));
-	/* Also bounds the wait for a place in the daemon's queue. */
-	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &tv, sizeof(tv));
-	if (connect(fd, (struct sockaddr *)&addr, sizeof(addr))) {
-		err = errno;
-		close(fd);
-		return connect_failed(path, err, text);
-	}
-	return fd;
-}
 
 /* ------------------------------------------------------------------ */
 /* The handshake                                                       */
@@ -124,13 +34,13 @@ static int fill_request(struct kvmm_attach_req *req,
 	int i;
 
 	if (!len || len >= sizeof(req->domain))
-		return fail(text, -EINVAL,
-			    "the name of a domain has 1 to %d bytes",
-			    KVMM_NAME_LEN - 1);
+		return lk_fail(text, -EINVAL,
+			       "the name of a domain has 1 to %d bytes",
+			       KVMM_NAME_LEN - 1);
 	if (!p->identity)
-		return fail(text, -EINVAL,
-			    "domain %s needs the identity of its model",
-			    p->domain);
+		return lk_fail(text, -EINVAL,
+			       "domain %s needs the identity of its model",
+			       p->domain);
 	memset(req, 0, sizeof(*req));
 	req->magic = KVMM_ATTACH_MAGIC;
 	req->abi_version = KVMM_ABI_VERSION;
@@ -185,9 +95,9 @@ int lk_receive_reply(int sock, const char *path, u32 timeout_ms,
 		ret = poll(&pfd, 1, (int)timeout_ms);
 	} while (ret < 0 && errno == EINTR);
 	if (!ret)
-		return fail(text, -ETIMEDOUT,
-			    "the daemon at %s does not answer: see whether it is stopped, or restart it",
-			    path);
+		return lk_fail(text, -ETIMEDOUT,
+			       "the daemon at %s does not answer: see whether it is stopped, or restart it",
+			       path);
 	n = recvmsg(sock, &msg, MSG_CMSG_CLOEXEC);
 	*nr_fds = 0;
 	for (c = n < 0 ? NULL : CMSG_FIRSTHDR(&msg); c; c = CMSG_NXTHDR(&msg, c)) {
@@ -197,12 +107,12 @@ int lk_receive_reply(int sock, const char *path, u32 timeout_ms,
 		memcpy(fds, CMSG_DATA(c), *nr_fds * sizeof(int));
 	}
 	if (n <= 0)
-		return fail(text, n ? -errno : -ECONNRESET,
-			    "the daemon at %s hung up without an answer: see its log",
-			    path);
+		return lk_fail(text, n ? -errno : -ECONNRESET,
+			       "the daemon at %s hung up without an answer: see its log",
+			       path);
 	if (msg.msg_flags & MSG_CTRUNC)
-		return fail(text, -EMFILE,
-			    "descriptors of kvmm were lost: raise the limit of open files (ulimit -n)");
+		return lk_fail(text, -EMFILE,
+			       "descriptors of kvmm were lost: raise the limit of open files (ulimit -n)");
 	return (int)n;
 }
 
@@ -214,32 +124,32 @@ int lk_judge_reply(const char *path, struct kvmm_attach_rep *rep, int bytes,
 
 	if (bytes < (int)offsetof(struct kvmm_attach_rep, layout_hash) ||
 	    rep->magic != KVMM_REPLY_MAGIC)
-		return fail(text, -EPROTO,
-			    "the program at %s is not kvmm: name the right socket in KVMM_SOCKET",
-			    path);
+		return lk_fail(text, -EPROTO,
+			       "the program at %s is not kvmm: name the right socket in KVMM_SOCKET",
+			       path);
 	if (rep->abi_version != KVMM_ABI_VERSION)
-		return fail(text, -EPROTONOSUPPORT,
-			    "the daemon at %s speaks ABI %u, this program %u: install both from one release",
-			    path, rep->abi_version, KVMM_ABI_VERSION);
+		return lk_fail(text, -EPROTONOSUPPORT,
+			       "the daemon at %s speaks ABI %u, this program %u: install both from one release",
+			       path, rep->abi_version, KVMM_ABI_VERSION);
 	if (bytes != sizeof(*rep))
-		return fail(text, -EPROTO,
-			    "the answer of the daemon at %s has %d bytes, not %zu: install both from one build",
-			    path, bytes, sizeof(*rep));
+		return lk_fail(text, -EPROTO,
+			       "the answer of the daemon at %s has %d bytes, not %zu: install both from one build",
+			       path, bytes, sizeof(*rep));
 	rep->text[sizeof(rep->text) - 1] = '\0';
 	if (rep->status) {
 		err = rep->status < 0 && rep->status > -4096 ? rep->status :
 		      -EPROTO;
-		return fail(text, err, "%s", rep->text[0] ? rep->text :
-			    strerror(-err));
+		return lk_fail(text, err, "%s", rep->text[0] ? rep->text :
+			       strerror(-err));
 	}
 	if (rep->layout_hash != KVMM_LAYOUT_HASH)
-		return fail(text, -EPROTONOSUPPORT,
-			    "the daemon at %s was built from another kvmm.h: build both from one tree",
-			    path);
+		return lk_fail(text, -EPROTONOSUPPORT,
+			       "the daemon at %s was built from another kvmm.h: build both from one tree",
+			       path);
 	if (nr_fds != LK_NR_FDS)
-		return fail(text, -EPROTO,
-			    "the daemon at %s sent %d descriptors, not %d", path,
-			    nr_fds, LK_NR_FDS);
+		return lk_fail(text, -EPROTO,
+			       "the daemon at %s sent %d descriptors, not %d", path,
+			       nr_fds, LK_NR_FDS);
 	return 0;
 }
 
@@ -252,22 +162,22 @@ int lk_map_segments(struct kvmm *k, const int *fds, char *text)
 	int ret;
 
 	if (fstat(fds[0], &c) || fstat(fds[1], &d))
-		return fail(text, -errno, "cannot look at the segments: %s",
-			    strerror(errno));
+		return lk_fail(text, -errno, "cannot look at the segments: %s",
+			       strerror(errno));
 	ret = lk_check_reply(r, (u64)c.st_size, (u64)d.st_size, text);
 	if (ret)
 		return ret;
 	p = mmap(NULL, r->c_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0],
 		 0);
 	if (p == MAP_FAILED)
-		return fail(text, -errno, "cannot map segment C: %s",
-			    strerror(errno));
+		return lk_fail(text, -errno, "cannot map segment C: %s",
+			       strerror(errno));
 	k->seg_c = p;
 	madvise(p, r->c_bytes, MADV_DONTFORK);
 	p = mmap(NULL, r->d_bytes, PROT_READ, MAP_SHARED, fds[1], 0);
 	if (p == MAP_FAILED)
-		return fail(text, -errno, "cannot map segment D: %s",
-			    strerror(errno));
+		return lk_fail(text, -errno, "cannot map segment D: %s",
+			       strerror(errno));
 	k->seg_d = p;
 	madvise(p, r->d_bytes, MADV_DONTFORK);
 	return 0;
@@ -309,7 +219,7 @@ static int build(struct kvmm *k, const int *fds, char *text)
 	k->req = calloc(k->info.cq_entries, sizeof(*k->req));
 	k->extent = calloc(k->info.nr_extents, sizeof(*k->extent));
 	if (!k->req || !k->extent)
-		return fail(text, -ENOMEM, "no memory for the attachment");
+		return lk_fail(text, -ENOMEM, "no memory for the attachment");
 	ret = lk_pool_reserve(k, text);
 	if (ret)
 		return ret;
@@ -326,8 +236,8 @@ static int shake_hands(struct kvmm *k, const struct kvmm_attach_req *req,
 
 	if (send(k->sock, req, sizeof(*req), MSG_NOSIGNAL) != sizeof(*req) &&
 	    errno != EPIPE)
-		return fail(text, -errno, "cannot write to %s: %s", path,
-			    strerror(errno));
+		return lk_fail(text, -errno, "cannot write to %s: %s", path,
+			       strerror(errno));
 	/* After EPIPE an answer with the reason may still be there. */
 	ret = lk_receive_reply(k->sock, path, timeout_ms, &k->info, fds, &nr_fds,
 			    text);
@@ -357,17 +267,17 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	ret = fill_request(&req, p, text);
 	if (ret)
 		return ret;
-	ret = socket_path(p->socket, path, sizeof(path), text);
+	ret = lk_socket_path(p->socket, path, sizeof(path), text);
 	if (ret)
 		return ret;
 
 	k = calloc(1, sizeof(*k));
 	if (!k)
-		return fail(text, -ENOMEM, "no memory for the attachment");
+		return lk_fail(text, -ENOMEM, "no memory for the attachment");
 	k->bell = -1;
 	memcpy(k->path, path, sizeof(k->path));
 	k->spin = p->spin;
-	k->sock = connect_to(path, timeout_ms, text);
+	k->sock = lk_connect(path, timeout_ms, text);
 	ret = k->sock < 0 ? k->sock :
 	      shake_hands(k, &req, path, timeout_ms, text);
 	if (ret) {
@@ -391,16 +301,16 @@ static int ask(int sock, const char *path, struct kvmm_attach_rep *rep,
 
 	if (send(sock, &req, sizeof(req), MSG_NOSIGNAL) != sizeof(req) &&
 	    errno != EPIPE)
-		return fail(text, -errno, "cannot write to %s: %s", path,
-			    strerror(errno));
+		return lk_fail(text, -errno, "cannot write to %s: %s", path,
+			       strerror(errno));
 	ret = lk_receive_reply(sock, path, LK_ASK_MS, rep, fds, &nr_fds, text);
 	while (nr_fds > 0)
 		close(fds[--nr_fds]);
 	if (ret >= 0)
 		ret = lk_judge_reply(path, rep, ret, 0, text);
 	if (!ret)
-		return fail(text, -EPROTO,
-			    "the daemon at %s attached a client that only asked", path);
+		return lk_fail(text, -EPROTO,
+			       "the daemon at %s attached a client that only asked", path);
 	return ret == -ECANCELED ? 0 : ret;
 }
 
@@ -411,10 +321,10 @@ int kvmm_ask(const char *socket, u32 *memory, u32 *device, char *text)
 	int sock, ret;
 
 	text[0] = '\0';
-	ret = socket_path(socket, path, sizeof(path), text);
+	ret = lk_socket_path(socket, path, sizeof(path), text);
 	if (ret)
 		return ret;
-	sock = connect_to(path, LK_ASK_MS, text);
+	sock = lk_connect(path, LK_ASK_MS, text);
 	if (sock < 0)
 		return sock;
 	ret = ask(sock, path, &rep, text);

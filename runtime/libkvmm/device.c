@@ -15,20 +15,9 @@
  * too.  The driver counts the users of that context.  A fork() keeps none of
  * this, because the driver does not survive it.
  */
-#include <stdarg.h>
 #include <stdio.h>
 
 #include "runtime/libkvmm/internal.h"
-
-static int __printf(3, 4) fail(char *text, int err, const char *fmt, ...)
-{
-	va_list ap;
-
-	va_start(ap, fmt);
-	vsnprintf(text, LK_TEXT_LEN, fmt, ap);
-	va_end(ap);
-	return err;
-}
 
 static bool device_find(const struct cu_api *cu, u32 tag, CUdevice *dev)
 {
@@ -53,18 +42,18 @@ static int range_reserve(struct kvmm *k, char *text)
 	r = k->cu->DevicePrimaryCtxRetain(&k->ctx, k->device);
 	if (r) {
 		k->ctx = NULL;
-		return fail(text, cudrv_errno(r),
-			    "the GPU of the pool cannot be used: %s",
-			    cudrv_name(r));
+		return lk_fail(text, cudrv_errno(r),
+			       "the GPU of the pool cannot be used: %s",
+			       cudrv_name(r));
 	}
 	r = k->cu->CtxSetCurrent(k->ctx);
 	if (!r)
 		r = k->cu->MemAddressReserve(&at, k->info.pool_bytes, 0, 0, 0);
 	if (r)
-		return fail(text, cudrv_errno(r),
-			    "cannot reserve %llu MiB of device addresses for the pool: %s",
-			    (unsigned long long)k->info.pool_bytes >> 20,
-			    cudrv_name(r));
+		return lk_fail(text, cudrv_errno(r),
+			       "cannot reserve %llu MiB of device addresses for the pool: %s",
+			       (unsigned long long)k->info.pool_bytes >> 20,
+			       cudrv_name(r));
 	k->pool = (char *)(uintptr_t)at;
 	return 0;
 }
@@ -80,16 +69,16 @@ int lk_device_reserve(struct kvmm *k, char *text)
 	int ret;
 
 	if (k->info.memory != KVMM_MEMORY_CUDA)
-		return fail(text, -EPROTONOSUPPORT,
-			    "the pool lies in memory of a kind that this program does not know: install both from one release");
+		return lk_fail(text, -EPROTONOSUPPORT,
+			       "the pool lies in memory of a kind that this program does not know: install both from one release");
 	cu = cudrv_open(why, sizeof(why));
 	if (!cu)
-		return fail(text, -ENODEV,
-			    "the pool lies on a GPU, which this process cannot use: %s",
-			    why);
+		return lk_fail(text, -ENODEV,
+			       "the pool lies on a GPU, which this process cannot use: %s",
+			       why);
 	if (!device_find(cu, k->info.device, &k->device))
-		return fail(text, -ENODEV,
-			    "the pool lies on a GPU that this process does not see: look at CUDA_VISIBLE_DEVICES of both");
+		return lk_fail(text, -ENODEV,
+			       "the pool lies on a GPU that this process does not see: look at CUDA_VISIBLE_DEVICES of both");
 	k->cu = cu;
 	ret = range_reserve(k, text);
 	if (ret)

@@ -160,6 +160,12 @@ struct kvmm {
 
 s64 lk_now(void);
 
+/* reach.c */
+int __printf(3, 4) lk_fail(char *text, int err, const char *fmt, ...);
+int __must_check lk_socket_path(const char *name, char *path, size_t size,
+				char *text);
+int __must_check lk_connect(const char *path, u32 timeout_ms, char *text);
+
 /* attach.c */
 int __must_check lk_judge_reply(const char *path, struct kvmm_attach_rep *rep,
 				int bytes, int nr_fds, char *text);
