@@ -10,6 +10,12 @@
 
 #include <kvmm/types.h>
 
+/*
+ * A start that gets on asks for three more minutes from now.  A unit must give
+ * as many for the start (TimeoutStartSec=).
+ */
+#define KV_NOTIFY_MORE	"EXTEND_TIMEOUT_USEC=180000000"
+
 /**
  * kv_notify_init() - remember the socket, and hide it from children
  *
@@ -19,7 +25,8 @@ void kv_notify_init(void);
 
 /**
  * kv_notify() - send a message to the service manager, if there is one
- * @state: "READY=1", "STOPPING=1", "STATUS=text"; several on lines of their own
+ * @state: "READY=1", "STOPPING=1", "STATUS=text", KV_NOTIFY_MORE; several on
+ *         lines of their own
  *
  * Does not wait: a message that cannot be sent at once is dropped.
  *

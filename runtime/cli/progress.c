@@ -3,10 +3,13 @@
  * progress.c - progress of a long load
  *
  * A line every few seconds, and none for a load that ends before the first line
- * is due.
+ * is due.  A service manager gets it too, and gives a load that gets on more
+ * time.
  */
+#include <stdio.h>
 
 #include <kvmm/clock.h>
+#include <kvmm/notify.h>
 
 #include "runtime/cli/cli.h"
 
@@ -17,6 +20,7 @@ static void progress_tell(void *arg, u64 done, u64 total)
 	struct progress *p = arg;
 	const s64 now = (s64)kv_now_ns();
 	const double passed = (double)(now - p->begin) / 1e9;
+	char text[512];
 
 	if (now - p->said < PROGRESS_NS || !total)
 		return;
@@ -24,6 +28,10 @@ static void progress_tell(void *arg, u64 done, u64 total)
 	pr_info("%s: %.0f %% of %.1f GB of weights, %.2f GB/s", p->dir,
 		100.0 * (double)done / (double)total, (double)total / 1e9,
 		(double)done / 1e9 / passed);
+	snprintf(text, sizeof(text),
+		 KV_NOTIFY_MORE "\nSTATUS=loading %s: %.0f %% of %.1f GB", p->dir,
+		 100.0 * (double)done / (double)total, (double)total / 1e9);
+	(void)kv_notify(text);
 }
 
 struct model_progress progress_start(struct progress *p, const char *dir)

@@ -34,6 +34,7 @@
 
 #include <kvmm/clock.h>
 #include <kvmm/log.h>
+#include <kvmm/notify.h>
 #include <uapi/kvmm.h>
 
 #include "runtime/server/capacity.h"
@@ -255,6 +256,8 @@ static int load(struct backend *b)
 		return ret;
 	set_why(b, "looking for the kvmm daemon");
 	set_state(b, BACKEND_DETACHED);
+	/* The wait for a daemon has its own time. */
+	(void)kv_notify(KV_NOTIFY_MORE);
 	return 0;
 }
 
@@ -327,17 +330,18 @@ static int attach(struct backend *b)
 		b->why[0] = '\0';
 		pthread_mutex_unlock(&b->lock);
 		b->was_attached = true;
-		b->last_err = 0;
 		set_state(b, BACKEND_ATTACHED);
 		return 0;
 	}
-	if (ret != b->last_err && (b->was_attached || may_heal(ret)))
-		pr_warn("%s; trying again until it is there", err.text);
-	b->last_err = ret;
-	set_why(b, err.text);
 	if (!b->was_attached && !may_heal(ret)) {
 		fail(b, ret, err.text);
 		return ret;
+	}
+	/* Another thread reads the text, and this one alone writes it. */
+	if (strcmp(b->why, err.text)) {
+		pr_warn("%s; trying again until it is there", err.text);
+		set_why(b, err.text);
+		set_state(b, BACKEND_DETACHED);
 	}
 	return -EAGAIN;
 }

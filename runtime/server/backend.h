@@ -132,7 +132,7 @@ struct work {
 
 /**
  * struct backend_opts - how to load and attach
- * @notify: posted to @to after every change of state
+ * @notify: posted to @to after every change of state, or of its reason
  */
 struct backend_opts {
 	const char		*dir;
@@ -184,7 +184,6 @@ struct backend {
 	struct mailbox		*due[BACKEND_DUE_MAX];	/* mailboxes to wake */
 	u32			nr_due;
 	bool			was_attached;
-	int			last_err;
 };
 
 /* backend_start() - start the thread, which loads the model; 0 or -errno */

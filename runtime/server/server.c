@@ -44,6 +44,7 @@
 #include "runtime/server/plan.h"
 #include "runtime/server/route.h"
 #include "runtime/server/server.h"
+#include "runtime/server/status.h"
 
 static_assert(SERVER_LOOPS_MAX == ACCEPT_LOOPS, "loops");
 
@@ -252,15 +253,11 @@ static void on_signal(evutil_socket_t fd, short what, void *arg)
 	}
 }
 
-/* Are all models attached? */
-static bool all_attached(const struct server *s)
+/* Tell the service manager.  Return: whether all models are attached */
+static bool tell_manager(struct server *s)
 {
-	u32 i;
-
-	for (i = 0; i < s->nr_backends; i++)
-		if (backend_get_state(&s->backends[i]) != BACKEND_ATTACHED)
-			return false;
-	return true;
+	return status_tell(s->backends, s->nr_backends,
+			   *s->url ? s->url : s->path.path);
 }
 
 static void greet(struct server *s)
@@ -268,10 +265,9 @@ static void greet(struct server *s)
 	const bool keys = s->o->keys && s->o->keys->nr;
 	char model[PLAN_NAME_MAX + 16] = "";
 
-	if (s->greeted || !all_attached(s))
+	if (s->greeted)
 		return;
 	s->greeted = true;
-	(void)kv_notify("READY=1");
 	if (s->nr_backends > 1)
 		snprintf(model, sizeof(model), "\"model\": \"%s\", ",
 			 s->plan[0].name);
@@ -309,10 +305,9 @@ static void on_changed(struct mail *m)
 	struct server *s = note->s;
 	char why[512];
 
-	switch (backend_get_state(b)) {
-	case BACKEND_ATTACHED:
+	if (!s->draining && tell_manager(s))
 		greet(s);
-		break;
+	switch (backend_get_state(b)) {
 	case BACKEND_FAILED:
 		pr_err("%s", b->why);
 		s->err = b->exit_err;
@@ -570,6 +565,7 @@ enum server_end server_run(const struct server_opts *o, int *err)
 			s->end = SERVER_NO_SYSTEM;
 		} else {
 			tell_addresses(s);
+			(void)tell_manager(s);
 			loop_run(s->loop);
 		}
 	}
