@@ -737,8 +737,11 @@ $(COMPLETIONS): $(B)/share/completions/%: $(B)/%
 	$(call print,completion)
 $(B)/share/man/man5/kvmm.conf.5: $(B)/kvmm
 	$(call print,config-man)
-$(B)/share/kvmm.conf: $(B)/kvmm
-	$(call print,config)
+# Lines that are set in the installed file stand below the key that they are of.
+$(B)/share/kvmm.conf: $(B)/kvmm kvmm/dist/kvmm.conf
+	$(call say,GEN,$(@:$(B)/%=%))
+	@mkdir -p $(@D)
+	$(Q)$< --print-config | sed '/^#tenant = /r kvmm/dist/kvmm.conf' >$@
 $(B)/share/kvrt.conf: $(B)/kvrt
 	$(Q)$< serve --print-config >$@
 
@@ -760,8 +763,11 @@ $(B)/share/libkvmm.pc: FORCE
 		'Version: $(VERSION)' 'Cflags: -I$(includedir)/libkvmm' \
 		'Libs: -L$(libdir) -lkvmm -pthread' >$@
 
+# Texts with installed paths: made anew for every prefix, from the sources alone.
+PLACED := $(UNITS) $(SCRIPTS_BT) $(B)/share/libkvmm.pc
+
 # build.sh copies the Makefile to a tree that has none of these sources.
-docs: $(if $(wildcard lib/opts_man.c),$(DOCS) $(UNITS) $(SCRIPTS_BT) $(B)/share/libkvmm.pc)
+docs: $(if $(wildcard lib/opts_man.c),$(DOCS) $(PLACED))
 	@:
 
 # These are kept in the tree, so that a reader needs no build; doc-sources.sh of
@@ -805,7 +811,7 @@ OUR_DIRS = $(docdir)/Documentation/measurements $(docdir)/Documentation/figures 
 	   $(confdir)/kvrt $(confdir)
 
 # A file of options that exists belongs to the operator and stays.
-install: $(if $(AS_IS),,all docs)
+install: $(if $(AS_IS),$(PLACED),all docs)
 	$(call say,INSTALL,$(DESTDIR)$(prefix))
 	$(Q)set -e; for f in $(INSTALLED); do \
 		mode=$${f%%:*}; f=$${f#*:}; \

@@ -4,7 +4,8 @@
 # install.sh - make install into an empty folder
 #
 # All files are used from there: programs, the library, pages, completion, units as
-# systemd reads them.  make uninstall must leave no file.
+# systemd reads them.  make uninstall must leave no file.  Another prefix must be in
+# all texts, although the build was for this one.
 #
 # budget: 30 s
 . "${BASH_SOURCE%/*}/checks.bash"
@@ -52,18 +53,30 @@ for f in kvmm.rules.yml prometheus.yml kvmm.json; do
 done
 check 'the pages that README names' [ -e "$dest$usr/share/doc/kvmm/Documentation/daemon.md" ]
 
-# The installed file of options is the one that kvmm prints, and kvmm accepts it.
+# The installed file of options is the one that kvmm prints, with the lines of
+# kvmm/dist/kvmm.conf, and kvmm accepts it.
 conf=$dest/etc/kvmm/kvmm.conf
-run cmp "$conf" <("$KVMM_BUILD/kvmm" --print-config)
-check 'every key, as kvmm has it' rc_is 0
+run diff <("$KVMM_BUILD/kvmm" --print-config) "$conf"
+check 'every key, as kvmm has it' says_not '^<'
+check 'and lines that are set' [ "$(sed -n 's/^> //p' <<<"$out")" = "$(cat "$KVMM_TOP/kvmm/dist/kvmm.conf")" ]
 run "$dest$usr/sbin/kvmm" --check-config "$conf"
-check 'kvmm takes it' rc_is 0
+if id kvrt >/dev/null 2>&1; then
+	check 'kvmm takes it' rc_is 0
+else
+	check 'kvmm lacks the user alone, and says the remedy' says 'owner: kvrt: .*systemd-sysusers'
+fi
+units=$dest$usr/lib/systemd/system
+tenant=$(sed -n 's|^Environment=KVMM_RUNDIR=/run/kvmm/||p' "$units/kvrt@.service")
+check 'it makes the tenant of kvrt@.service' says "^tenant = $tenant,owner=$(sed -n 's/^User=//p' "$units/kvrt@.service") "
 run "$dest$usr/bin/kvrt" serve --config "$dest$usr/share/doc/kvmm/examples/kvrt.conf"
 check 'kvrt takes its own' says 'the model folder is missing'
 
-# An operator changes the file; another install keeps the change.
-sed -i 's/^#pool-size = .*/pool-size = 2M/; s/^#extent-size = .*/extent-size = 256K/' "$conf"
+# An operator changes the file; another install keeps the change.  This machine need
+# not have the user kvrt.
+sed -i "s/^#pool-size = .*/pool-size = 2M/; s/^#extent-size = .*/extent-size = 256K/; s/owner=kvrt/owner=$(id -u)/" "$conf"
 cp "$conf" "$work/changed"
+run "$dest$usr/sbin/kvmm" --check-config "$conf"
+check 'kvmm takes the change' rc_is 0
 make_it install
 check 'make install again' rc_is 0
 run cmp "$conf" "$work/changed"
@@ -130,12 +143,13 @@ check 'kvrt computes' rc_is 0
 run "$dest$usr/bin/kvctl" check
 check 'kvctl check' says '^ok$'
 
-# A server, started in the same way.
+# A server, started in the same way, where the unit has it look.
+check 'the unit names a directory of a tenant' [ -n "$tenant" ]
 printf 'model = demo=%s\nport = 0\nthreads = 1\n' "$KVMM_TOP/tests/data/demo-model" >"$work/kvrt.conf"
 run env KVRT_SERVE_PORT=x "$dest$usr/bin/kvrt" serve --config "$work/kvrt.conf"
 check 'kvrt has the environment' says "KVRT_SERVE_PORT: 'x' is not a valid number"
 check 'and judges it' rc_is 64
-NOTIFY_SOCKET=$work/notify KVRT_PORT=tcp://1.2.3.4:5 \
+NOTIFY_SOCKET=$work/notify KVRT_PORT=tcp://1.2.3.4:5 KVMM_RUNDIR=$KVMM_RUNDIR/$tenant \
 	"$dest$usr/bin/kvrt" serve --config "$work/kvrt.conf" 2>"$work/kvrt.log" </dev/null &
 server=$!
 for ((i = 0; i < 600; i++)); do
@@ -185,30 +199,61 @@ fi
 
 # ---- units ----
 
-units=$dest$usr/lib/systemd/system
 run cat "$units"/*
 check 'nothing is left to be filled in' says_not '@[a-z]+@'
 sort -u <(sed -n 's/^CapabilityBoundingSet=\(CAP.*\)/\1/p' "$units/kvmm.service" | tr ' ' '\n') >"$work/have"
 sed -nE 's/^\| `(CAP_[A-Z_]+)` \|.*/\1/p' "$KVMM_TOP/Documentation/security.md" | sort -u >"$work/want"
 run diff "$work/want" "$work/have"
 check 'capabilities are those of security.md' rc_is 0
-if command -v systemd-analyze >/dev/null && [ -e /lib/systemd/system/sysinit.target ]; then
+# A start that hangs must end.
+for u in kvmm kvrt@; do
+	run grep '^TimeoutStartSec=' "$units/$u.service"
+	check "$u.service: a finite time for the start" says '=[0-9]+$'
+done
+# kvrt asks for as much when it gets on.
+run grep -h EXTEND_TIMEOUT_USEC "$KVMM_TOP/include/kvmm/notify.h"
+check 'and kvrt asks for as much' says "=$(sed -n 's/^TimeoutStartSec=//p' "$units/kvrt@.service")000000\""
+# The exposure of each unit, times ten, at most.
+declare -A most=([kvmm.service]=70 [kvrt@demo.service]=45)
+if ! command -v systemd-analyze >/dev/null; then
+	echo 'note: units are not verified: there is no systemd-analyze'
+elif [ ! -e /lib/systemd/system/sysinit.target ]; then
+	echo 'note: units are not verified: the units of systemd are not installed'
+else
 	mkdir "$work/bin" "$work/units"
 	ln -s "$dest$usr" "$work/usr"	# a path without a blank
-	for u in kvmm.service kvrt@.service; do
-		sed "s|^ExecStart=/usr/local|ExecStart=$work/usr|" "$units/$u" >"$work/units/$u"
-	done
-	cp "$work/units/kvrt@.service" "$work/units/kvrt@demo.service"
 	for u in kvmm.service kvrt@demo.service; do
+		sed "s|^ExecStart=/usr/local|ExecStart=$work/usr|" "$units/${u/@*./@.}" >"$work/units/$u"
+	done
+	cp "$work/units/kvrt@demo.service" "$work/units/kvrt@.service"
+	for u in "${!most[@]}"; do
 		run systemd-analyze verify --man=no "$work/units/$u"
 		check "systemd-analyze verify $u" rc_is 0
 		check "$u: nothing to say" says_not "$work"
+		run systemd-analyze security --offline=yes --no-pager --threshold="${most[$u]}" "$work/units/$u"
+		check "systemd-analyze security $u" rc_is 0
+		sed -n 's/^.*Overall \(exposure.*: [0-9.]*\).*/note: \1/p' <<<"$out"
 	done
 fi
 if command -v systemd-sysusers >/dev/null && [ "$(id -u)" = 0 ]; then
 	run systemd-sysusers --root="$work" --dry-run "$dest$usr/lib/sysusers.d/kvmm.conf"
 	check 'users' says "user 'kvmm-swapd'"
 fi
+
+# ---- another prefix, from the same build ----
+
+other=$work/other
+make_it install prefix=/opt/kvmm DESTDIR="$other"
+check 'make install AS_IS=1 for another prefix' rc_is 0
+run grep -rIl usr/local "$other/opt/kvmm/lib" "$other/opt/kvmm/share/man" "$other/opt/kvmm/share/doc/kvmm/examples" "$other/etc"
+check 'no text names the old one' [ -z "$out" ]
+while read -r path; do
+	check "$path of a unit is there" [ -x "$other$path" ]
+done < <(sed -n 's/^ExecStart=\([^ ]*\).*/\1/p' "$other"/opt/kvmm/lib/systemd/system/*)
+check 'libkvmm.pc names it' grep -q '^Libs: -L/opt/kvmm/lib ' "$other/opt/kvmm/lib/pkgconfig/libkvmm.pc"
+make_it uninstall prefix=/opt/kvmm DESTDIR="$other"
+run find "$other" -type f
+check 'and nothing of it is left' [ -z "$out" ]
 
 # ---- make uninstall ----
 

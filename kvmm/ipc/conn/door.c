@@ -85,7 +85,7 @@ static int door_owner(struct door *door)
 	if (!err && group)
 		err = owner_group(group, door);
 	if (err)
-		pr_err("--tenant %s: owner: %.60s: there is no such user or group: name another, or give numbers",
+		pr_err("--tenant %s: owner: %.60s: there is no such user or group: make it (systemd-sysusers makes kvrt), name another, or give numbers",
 		       door->opt.name, door->opt.keys.owner);
 	return err;
 }
