@@ -747,11 +747,18 @@ $(B)/share/kvrt.conf: $(B)/kvrt
 
 # Units have the installed paths of the programs, and hold's capabilities from the list
 # in sandbox.h, which is the only one.
-UNITS := $(patsubst kvmm/dist/%.in,$(B)/share/%,$(wildcard kvmm/dist/*.in))
-$(UNITS): $(B)/share/%: kvmm/dist/%.in FORCE
+UNITS := $(patsubst kvmm/dist/%.in,$(B)/share/%,$(wildcard kvmm/dist/*.in)) $(B)/share/kvmm@.service
+# $(call unit,LINES,INSTANCE): LINES are one or gpu: whose lines of the source are taken
+define unit
 	@mkdir -p $(@D)
 	$(Q)caps=$$(sed -n 's/^[[:space:]]*x(\([A-Z_]*\),.*/CAP_\1/p' include/kvmm/sandbox.h | xargs) && \
-		sed -e 's|@bindir@|$(bindir)|' -e 's|@sbindir@|$(sbindir)|' -e "s|@caps@|$$caps|" $< >$@
+		sed -e 's|^@$(1)@||' -e '/^@[a-z]*@/d' -e 's|@bindir@|$(bindir)|' -e 's|@sbindir@|$(sbindir)|' \
+			-e "s|@caps@|$$caps|" -e 's|@instance@|$(2)|' $< >$@
+endef
+$(B)/share/kvmm@.service: kvmm/dist/kvmm.service.in FORCE
+	$(call unit,gpu,-%i)
+$(filter-out %/kvmm@.service,$(UNITS)): $(B)/share/%: kvmm/dist/%.in FORCE
+	$(call unit,one)
 # Scripts of bpftrace have these paths too.
 SCRIPTS_BT := $(patsubst kvmm/dist/bpftrace/%,$(B)/share/%,$(wildcard kvmm/dist/bpftrace/*.bt))
 $(SCRIPTS_BT): $(B)/share/%: kvmm/dist/bpftrace/% FORCE

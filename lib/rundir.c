@@ -85,6 +85,17 @@ int kv_rundir_socket(const char *where, const char *name, char *path, size_t len
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
+bool kv_rundir_is_system(const char *dir)
+{
+	const size_t n = strlen(KV_RUNDIR_SYSTEM);
+
+	if (strncmp(dir, KV_RUNDIR_SYSTEM, n) != 0)
+		return false;
+	dir += n;
+	return !*dir || (*dir == '-' && dir[1] &&
+			 !dir[1 + strspn(dir + 1, "0123456789")]);
+}
+
 /* Check a directory in /tmp: another user may have made one of that name. */
 static int judge_shared(const char *dir)
 {
@@ -100,7 +111,7 @@ static int judge_shared(const char *dir)
 int kv_rundir_make(const char *dir)
 {
 	bool shared = !strncmp(dir, "/tmp/kvmm-", 10);
-	mode_t mode = !strcmp(dir, KV_RUNDIR_SYSTEM) ? 0755 : 0700;
+	mode_t mode = kv_rundir_is_system(dir) ? 0755 : 0700;
 	struct stat st;
 
 	if (mkdir(dir, 0700) == 0)

@@ -106,7 +106,7 @@ enum kvmm_backend {
 	x(str, swapd_user, "swapd-user", NULL, 0, 0, "USER",		\
 	  "the same for swapd (default kvmm-swapd)")			\
 	x(choice, proc, "proc", "auto", 0, 0, "auto|on|off",		\
-	  "mount the files that kvctl cat prints in proc/ beside the sockets, by kvmm-proc; auto: where that is /run/kvmm/proc") \
+	  "mount the files that kvctl cat prints in proc/ beside the sockets, by kvmm-proc; auto: where that is /run/kvmm/proc, or /run/kvmm-N/proc of GPU N") \
 	x(str, proc_user, "proc-user", NULL, 0, 0, "USER",		\
 	  "the same as --user for kvmm-proc (default kvmm-proc)")	\
 	x(str, read_group, "read-group", NULL, 0, 0, "GROUP",		\

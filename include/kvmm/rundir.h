@@ -21,6 +21,9 @@
 /* kv_rundir() - the directory: 0, or -ENAMETOOLONG past @len bytes */
 int __must_check kv_rundir(char *buf, size_t len);
 
+/* kv_rundir_is_system() - is it /run/kvmm, or /run/kvmm-N of GPU N, for all users? */
+bool kv_rundir_is_system(const char *dir);
+
 /**
  * kv_rundir_find() - the directory of the daemon that a program asks
  * @system: KV_RUNDIR_SYSTEM

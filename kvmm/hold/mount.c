@@ -31,7 +31,6 @@
 #define BACKOFF_MAX_MS	5000
 #define LONG_LIFE_MS	2000
 #define UNMOUNT_MS	5000
-#define THE_DIR		"/run/kvmm"	/* --proc auto mounts only here */
 
 void mount_init(struct mount *m, const struct kvmm_options *o,
 		const sigset_t *old_mask)
@@ -55,7 +54,7 @@ void mount_init(struct mount *m, const struct kvmm_options *o,
 		strcpy(m->dir, ".");
 	m->mounts = !err && (o->proc == KVMM_PROC_ON ||
 			     (o->proc == KVMM_PROC_AUTO &&
-			      !strcmp(m->dir, THE_DIR)));
+			      kv_rundir_is_system(m->dir)));
 	/* kvmm checks the address, before it serves. */
 	m->metrics = !err && strcmp(o->metrics, "off") ? o->metrics : NULL;
 	m->wanted = m->mounts || m->metrics;

@@ -27,7 +27,8 @@ stop_daemon()
 }
 listener=
 server=
-trap 'stop_daemon KILL; kill $listener $server 2>/dev/null; rm -rf "$work"' EXIT
+declare -A gpu=()	# daemons, by number
+trap 'stop_daemon KILL; kill $listener $server ${gpu[*]} 2>/dev/null; rm -rf "$work"' EXIT
 
 # AS_IS: install the last build, whatever its flags were; nothing is compiled.
 make_it()
@@ -176,6 +177,33 @@ kill $listener
 wait $listener 2>/dev/null
 listener=
 
+# ---- two daemons with the environment of kvmm@.service ----
+
+for n in 0 1; do
+	mkdir -m 755 "$work/kvmm-$n"
+	printf 'pool-size = %dM\nextent-size = 256K\ntenant = %s,owner=%s\n' $((n + 1)) "$tenant" "$(id -u)" >"$work/kvmm-$n.conf"
+	# shellcheck disable=SC2046
+	env $(sed -n 's/^Environment=//p' "$units/kvmm@.service" |
+		sed "s/%i/$n/g; s|=/run/|=$work/|; s|=/etc/kvmm/|=$work/|; s/BACKEND=cuda/BACKEND=host/") \
+		"$dest$usr/sbin/kvmm-hold" 2>"$work/log-$n" </dev/null &
+	gpu[$n]=$!
+done
+for n in 0 1; do
+	run "$dest$usr/bin/kvctl" --socket "$work/kvmm-$n" --timeout 60 wait
+	check "daemon $n serves" rc_is 0
+	run "$dest$usr/bin/kvctl" --socket "$work/kvmm-$n" cat meminfo
+	check 'with its own file' says "Total: +$((1024 * (n + 1))) kB"
+	run env KVMM_RUNDIR="$work/kvmm-$n/$tenant" "$dest$usr/bin/kvrt" generate --quiet --max-tokens 5 \
+		"$KVMM_TOP/tests/data/demo-model" 'The kitten'
+	check 'and its own tenant' rc_is 0
+done
+kill "${gpu[@]}"
+wait "${gpu[@]}"
+# A GPU without a file of options: the start ends, and names the file.
+run env KVMM_CONFIG="$work/kvmm-2.conf" KVMM_RUNDIR="$work/kvmm-0" "$dest$usr/sbin/kvmm-hold"
+check 'no file for a GPU' says 'kvmm-2.conf: '
+check 'ends the start' rc_is 78
+
 # ---- programs that users build with the library ----
 
 cat >"$work/client.c" <<-'EOF'
@@ -206,15 +234,22 @@ sed -nE 's/^\| `(CAP_[A-Z_]+)` \|.*/\1/p' "$KVMM_TOP/Documentation/security.md" 
 run diff "$work/want" "$work/have"
 check 'capabilities are those of security.md' rc_is 0
 # A start that hangs must end.
-for u in kvmm kvrt@; do
+for u in kvmm kvmm@ kvrt@; do
 	run grep '^TimeoutStartSec=' "$units/$u.service"
 	check "$u.service: a finite time for the start" says '=[0-9]+$'
 done
 # kvrt asks for as much when it gets on.
 run grep -h EXTEND_TIMEOUT_USEC "$KVMM_TOP/include/kvmm/notify.h"
 check 'and kvrt asks for as much' says "=$(sed -n 's/^TimeoutStartSec=//p' "$units/kvrt@.service")000000\""
+# kvmm@.service is kvmm.service for one GPU: only these lines differ.
+run diff <(sed 's/kvmm-%i/kvmm/' "$units/kvmm@.service") "$units/kvmm.service"
+check 'kvmm@.service is kvmm.service' says_not '^[<>] *(Exec|Type|Kill|Restart|Limit|Capab|User|Timeout|Runtime)'
+for line in KVMM_RUNDIR=/run/kvmm-%i KVMM_CONFIG=/etc/kvmm/kvmm-%i.conf '.*CUDA_VISIBLE_DEVICES=%i KVMM_BACKEND=cuda'; do
+	check "kvmm@.service: $line" grep -q "^Environment=$line$" "$units/kvmm@.service"
+done
+check 'and has a directory of its own' grep -q '^RuntimeDirectory=kvmm-%i$' "$units/kvmm@.service"
 # The exposure of each unit, times ten, at most.
-declare -A most=([kvmm.service]=70 [kvrt@demo.service]=45)
+declare -A most=([kvmm.service]=70 [kvmm@3.service]=70 [kvrt@demo.service]=45)
 if ! command -v systemd-analyze >/dev/null; then
 	echo 'note: units are not verified: there is no systemd-analyze'
 elif [ ! -e /lib/systemd/system/sysinit.target ]; then
@@ -222,9 +257,10 @@ elif [ ! -e /lib/systemd/system/sysinit.target ]; then
 else
 	mkdir "$work/bin" "$work/units"
 	ln -s "$dest$usr" "$work/usr"	# a path without a blank
-	for u in kvmm.service kvrt@demo.service; do
+	for u in kvmm.service kvmm@3.service kvrt@demo.service; do
 		sed "s|^ExecStart=/usr/local|ExecStart=$work/usr|" "$units/${u/@*./@.}" >"$work/units/$u"
 	done
+	cp "$work/units/kvmm@3.service" "$work/units/kvmm@.service"
 	cp "$work/units/kvrt@demo.service" "$work/units/kvrt@.service"
 	for u in "${!most[@]}"; do
 		run systemd-analyze verify --man=no "$work/units/$u"

@@ -740,6 +740,21 @@ START_TEST(test_rundir_socket)
 }
 END_TEST
 
+/* Directories of services are for all users, and have proc/ without an option. */
+START_TEST(test_rundir_of_the_system)
+{
+	ck_assert(kv_rundir_is_system("/run/kvmm"));
+	ck_assert(kv_rundir_is_system("/run/kvmm-0"));
+	ck_assert(kv_rundir_is_system("/run/kvmm-15"));
+	ck_assert(!kv_rundir_is_system("/run/kvmm-"));
+	ck_assert(!kv_rundir_is_system("/run/kvmm-a"));
+	ck_assert(!kv_rundir_is_system("/run/kvmm-1/kvrt"));
+	ck_assert(!kv_rundir_is_system("/run/kvmm/kvrt"));
+	ck_assert(!kv_rundir_is_system("/run/kvmmx"));
+	ck_assert(!kv_rundir_is_system("/tmp/kvmm-0"));
+}
+END_TEST
+
 /* A directory in /tmp that other users may write is not used. */
 START_TEST(test_rundir_judged)
 {
@@ -879,6 +894,7 @@ int main(void)
 	tcase_add_test(tc, test_rundir_found);
 	tcase_add_test(tc, test_rundir_socket);
 	tcase_add_test(tc, test_rundir);
+	tcase_add_test(tc, test_rundir_of_the_system);
 	tcase_add_test(tc, test_rundir_judged);
 	tcase_add_test(tc, test_rundir_trusted);
 	tcase_add_test(tc, test_mm_wait);
