@@ -34,7 +34,7 @@
 	x(domains, "", 0, 0, "one line per domain: memory, sequences, pressure") \
 	x(limits, "", 0, 0, "one line per domain: its limits and protection") \
 	x(tunables, "", 0, 0, "the values of sys/vm; set changes those that are rw") \
-	x(explain, "CLIENT[/SEQ]", 1, 1, "why a sequence waits, and the cause and cost of its last preemption; without SEQ all of a client that wait or lost memory") \
+	x(explain, "[CLIENT[/SEQ]]", 0, 2, "why sequences wait: a table of those that wait or lost memory, of a client or of all; --long has the cause and cost of each last preemption, as for one sequence") \
 	x(cat, "PATH...", 1, REQ_MAX, "print files; of several, each behind ==> PATH <==") \
 	x(ls, "[PATH]", 0, 1, "list a directory; names of directories end in a slash") \
 	x(check, "", 0, 0, "run the daemon's walkers; prints ok, or the first fault and exits 1") \
@@ -183,7 +183,8 @@ int kvctl_read(struct kvctl *k, const char *verb, const char *arg)
 		return kvctl_report(k, err);
 	if (!status)
 		return EXIT_SUCCESS;
-	pr_err("%s", seq_text(&k->text));
+	if (!k->may_fail)
+		pr_err("%s", seq_text(&k->text));
 	/* This user may ask nothing here. */
 	return status == EACCES ? EX_NOPERM : EXIT_FAILURE;
 }

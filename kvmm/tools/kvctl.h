@@ -5,6 +5,8 @@
 #ifndef KVMM_TOOLS_KVCTL_H
 #define KVMM_TOOLS_KVCTL_H
 
+#include <stdio.h>
+
 #include <jansson.h>
 
 #include <kvmm/opts.h>
@@ -28,6 +30,8 @@
 	  "drain: end the drain")		\
 	x(flag, print, "print", NULL, 0, 0, NULL,			\
 	  "save: print the file of options that would be written")	\
+	x(flag, whole, "long", NULL, 0, 0, NULL,			\
+	  "explain: print all that is known of each sequence")		\
 	x(flag, json, "json", NULL, 0, 0, NULL,				\
 	  "print JSON on stdout; errors stay lines on stderr") \
 	x(flag, cold, "cold", NULL, 0, 0, NULL,				\
@@ -46,6 +50,7 @@ struct kvctl_opts {
  * @text: the last answer
  * @title: title to print before an answer; NULL: none
  * @begun: an answer was printed
+ * @may_fail: a file that is gone is no error: nothing is printed
  */
 struct kvctl {
 	struct kvctl_opts	opts;
@@ -53,6 +58,7 @@ struct kvctl {
 	struct seq_file		text;
 	const char		*title;
 	bool			begun;
+	bool			may_fail;
 };
 
 /* kvctl.c */
@@ -75,7 +81,14 @@ int cmd_clients(struct kvctl *k, char **argv);
 int cmd_domains(struct kvctl *k, char **argv);
 int cmd_limits(struct kvctl *k, char **argv);
 int cmd_tunables(struct kvctl *k, char **argv);
+json_t *kvctl_load(struct kvctl *k, const char *path, int *ret);
+
+/* kvctl_explain.c: @argv names a client, a sequence or nothing.  Return: exit code. */
 int cmd_explain(struct kvctl *k, char **argv);
+
+/* kvctl_why.c: the table of explained sequences.  Return: exit code. */
+int kvctl_explain_table(FILE *out, const json_t *all, u64 running, size_t room,
+			int cols);
 
 /* kvctl_act.c: commands that act.  Return: exit code. */
 int cmd_evict(struct kvctl *k, char **argv);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvctl_show.c - status, clients, domains, limits, tunables, explain
+ * kvctl_show.c - status, clients, domains, limits, tunables
  *
  * These commands read the daemon's files, each of which is of one instant.  Columns
  * and lines are found by their names there.  A figure that is missing, at a
@@ -15,6 +15,8 @@
 #include <kvmm/log.h>
 
 #include "kvmm/tools/kvctl.h"
+
+#define COLUMNS_MAX	12
 
 /* Unit of a figure. */
 enum unit { UNIT_WORD, UNIT_KB, UNIT_BYTES };
@@ -33,9 +35,11 @@ struct column {
 
 static const struct column client_columns[] = {
 	{ "id", "ID", 3, UNIT_WORD }, { "pid", "PID", 7, UNIT_WORD },
-	{ "tenant", "TENANT", 8, UNIT_WORD }, { "state", "STATE", 9, UNIT_WORD },
-	{ "running", "RUN", 5, UNIT_WORD }, { "waiting", "WAIT", 5, UNIT_WORD },
-	{ "steps", "STEPS", 5, UNIT_WORD }, { "blocks", "BLOCKS", 7, UNIT_WORD },
+	{ "tenant", "TENANT", 6, UNIT_WORD },
+	{ "domain_name", "DOMAIN", -10, UNIT_WORD },
+	{ "state", "STATE", -8, UNIT_WORD },
+	{ "running", "RUN", 4, UNIT_WORD }, { "waiting", "WAIT", 4, UNIT_WORD },
+	{ "steps", "STEPS", 5, UNIT_WORD }, { "blocks", "BLOCKS", 6, UNIT_WORD },
 	{ "draining", "DRAIN", 6, UNIT_WORD }, { "comm", "COMMAND", 0, UNIT_WORD },
 };
 
@@ -59,6 +63,9 @@ static const struct column tunable_columns[] = {
 	{ "name", "NAME", -24, UNIT_WORD }, { "value", "VALUE", 14, UNIT_WORD },
 	{ "mode", "MODE", 5, UNIT_WORD },
 };
+
+static_assert(ARRAY_SIZE(client_columns) <= COLUMNS_MAX, "room for widths");
+static_assert(ARRAY_SIZE(domain_columns) <= COLUMNS_MAX, "room for widths");
 
 /* Format "1.5G"; `max` stays. */
 static void format_value(const json_t *v, enum unit unit, char *buf, size_t len)
@@ -84,29 +91,47 @@ static void format_value(const json_t *v, enum unit unit, char *buf, size_t len)
 	}
 }
 
+/* Width of a column with its longest word; negative: words stand to the left. */
+static int column_width(const json_t *rows, const struct column *col)
+{
+	int width = abs(col->width);
+	char buf[512];
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(rows, i, row) {
+		format_value(json_object_get(row, col->key), col->unit, buf,
+			     sizeof(buf));
+		width = max(width, (int)strlen(buf));
+	}
+	return col->width < 0 ? -width : width;
+}
+
 static int print_table(const json_t *rows, const struct column *col, u32 nr)
 {
+	int width[COLUMNS_MAX];
 	char buf[512];
 	json_t *row;
 	size_t i;
 	u32 n;
 
-	for (n = 0; n < nr; n++)
-		printf("%*s%c", col[n].width, col[n].head,
-		       n + 1 < nr ? ' ' : '\n');
+	/* The last column needs no width. */
+	for (n = 0; n < nr; n++) {
+		width[n] = n + 1 < nr ? column_width(rows, &col[n]) : 0;
+		printf("%*s%c", width[n], col[n].head, n + 1 < nr ? ' ' : '\n');
+	}
 	json_array_foreach(rows, i, row) {
 		for (n = 0; n < nr; n++) {
 			format_value(json_object_get(row, col[n].key),
 				     col[n].unit, buf, sizeof(buf));
-			printf("%*s%c", col[n].width, buf,
-			       n + 1 < nr ? ' ' : '\n');
+			printf("%*s%c", width[n], buf, n + 1 < nr ? ' ' : '\n');
 		}
 	}
 	return fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
 }
 
-/* Load a file as a value; NULL, with @ret set, when it cannot be read. */
-static json_t *load(struct kvctl *k, const char *path, int *ret)
+/* kvctl_load() - load a file as a value; NULL, with @ret set, when it cannot be read */
+json_t *kvctl_load(struct kvctl *k, const char *path, int *ret)
 {
 	json_t *v;
 
@@ -125,7 +150,7 @@ static int show_table(struct kvctl *k, const char *path,
 	json_t *rows;
 	int ret;
 
-	rows = load(k, path, &ret);
+	rows = kvctl_load(k, path, &ret);
 	if (!rows)
 		return ret;
 	if (k->opts.json)
@@ -135,10 +160,37 @@ static int show_table(struct kvctl *k, const char *path,
 	return ret;
 }
 
+/* Give each client the name of its domain, which is its model by default. */
+static void name_domains(json_t *clients, const json_t *domains)
+{
+	json_t *client, *domain;
+	size_t i, n;
+
+	json_array_foreach(clients, i, client)
+		json_array_foreach(domains, n, domain)
+			if (json_equal(json_object_get(client, "domain"),
+				       json_object_get(domain, "id")))
+				json_object_set(client, "domain_name",
+						json_object_get(domain, "name"));
+}
+
 int cmd_clients(struct kvctl *k, char **argv)
 {
-	return show_table(k, "clients", client_columns,
-			  ARRAY_SIZE(client_columns));
+	json_t *clients, *domains;
+	int ret;
+
+	if (k->opts.json)
+		return show_table(k, "clients", client_columns,
+				  ARRAY_SIZE(client_columns));
+	clients = kvctl_load(k, "clients", &ret);
+	domains = clients ? kvctl_load(k, "domains", &ret) : NULL;
+	name_domains(clients, domains);
+	if (!ret)
+		ret = print_table(clients, client_columns,
+				  ARRAY_SIZE(client_columns));
+	json_decref(domains);
+	json_decref(clients);
+	return ret;
 }
 
 int cmd_domains(struct kvctl *k, char **argv)
@@ -158,7 +210,7 @@ int cmd_limits(struct kvctl *k, char **argv)
 	if (!k->opts.json)
 		return show_table(k, "domains", limit_columns,
 				  ARRAY_SIZE(limit_columns));
-	rows = load(k, "domains", &ret);
+	rows = kvctl_load(k, "domains", &ret);
 	if (!rows)
 		return ret;
 	out = json_array();
@@ -183,7 +235,7 @@ static int tunable_add(struct kvctl *k, json_t *rows, const char *name)
 	int ret;
 
 	snprintf(path, sizeof(path), "sys/vm/%.60s", name);
-	v = load(k, path, &ret);
+	v = kvctl_load(k, path, &ret);
 	if (!v)
 		return ret;
 	row = json_object();
@@ -284,7 +336,7 @@ int cmd_status(struct kvctl *k, char **argv)
 		if (i && json_object_get(json_object_get(all, "status"),
 					 "Tenant"))
 			break;
-		v = load(k, status_files[i], &ret);
+		v = kvctl_load(k, status_files[i], &ret);
 		if (v)
 			json_object_set_new(all, status_files[i], v);
 	}
@@ -294,90 +346,6 @@ int cmd_status(struct kvctl *k, char **argv)
 		print_status(all);
 		ret = fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
 	}
-	json_decref(all);
-	return ret;
-}
-
-/* ---- explain ---- */
-
-/* Explain one sequence: print it, or put it into @all. */
-static int explain_one(struct kvctl *k, json_t *all, const char *client,
-		       u64 seq, bool title)
-{
-	char path[96];
-	json_t *v;
-	int ret;
-
-	snprintf(path, sizeof(path), "client/%.20s/seq/%" PRIu64 "/explain",
-		 client, seq);
-	v = load(k, path, &ret);
-	if (!v)
-		return ret;
-	json_array_append_new(all, v);
-	if (k->opts.json)
-		return EXIT_SUCCESS;
-	k->title = title ? path : NULL;
-	return kvctl_print_text(k);
-}
-
-/* Does the sequence wait, or did it ever lose its memory? */
-static bool worth_telling(const json_t *row)
-{
-	const char *state = json_string_value(json_object_get(row, "state"));
-
-	return !state || strcmp(state, "ready") ||
-	       json_integer_value(json_object_get(row, "preempted"));
-}
-
-/* Explain all sequences of a client that wait, or lost their memory once. */
-static int explain_client(struct kvctl *k, json_t *all, const char *client)
-{
-	json_t *rows, *row;
-	char path[64];
-	size_t i;
-	int ret;
-
-	snprintf(path, sizeof(path), "client/%.20s/seqs", client);
-	rows = load(k, path, &ret);
-	if (!rows)
-		return ret;
-	json_array_foreach(rows, i, row) {
-		if (!worth_telling(row))
-			continue;
-		ret = explain_one(k, all, client, (u64)json_integer_value(
-				  json_object_get(row, "seq")), true);
-		/* A sequence that was closed meanwhile is no failure. */
-		if (ret == EXIT_FAILURE)
-			ret = EXIT_SUCCESS;
-		if (ret)
-			break;
-	}
-	json_decref(rows);
-	return ret;
-}
-
-int cmd_explain(struct kvctl *k, char **argv)
-{
-	char client[24];
-	json_t *all;
-	u64 id, seq;
-	int ret, len = (int)strcspn(argv[0], "/");
-
-	snprintf(client, sizeof(client), "%.*s", len, argv[0]);
-	if (kv_parse_uint(client, &id) || (argv[0][len] &&
-	    kv_parse_uint(argv[0] + len + 1, &seq))) {
-		pr_err("%.60s: is no sequence: give CLIENT/SEQ, as in client/CLIENT/seqs, or CLIENT for all of it that wait",
-		       argv[0]);
-		return EX_USAGE;
-	}
-	all = json_array();
-	ret = argv[0][len] ? explain_one(k, all, client, seq, false) :
-			     explain_client(k, all, client);
-	if (!ret && k->opts.json)
-		return kvctl_print_json(all);
-	if (!ret && !json_array_size(all))
-		pr_info("client %s: none of its sequences waits, and none has lost memory",
-			client);
 	json_decref(all);
 	return ret;
 }

@@ -203,6 +203,54 @@ static u32 taken_by(json_t *all, const char *by)
 	return nr;
 }
 
+/* Lines of @text that begin with blanks and @begin. */
+static u32 lines_of(const char *text, const char *begin)
+{
+	u32 nr = 0;
+
+	for (; text && *text; text = strchr(text, '\n')) {
+		text += strspn(text, "\n ");
+		nr += !strncmp(text, begin, strlen(begin));
+	}
+	return nr;
+}
+
+/* One line a sequence, without operand those of all clients; --long has the files. */
+static void explain_table(void)
+{
+	char *text = kvctl(0, "explain", "0", NULL, NULL), seq[16];
+	u32 rows = lines_of(text, "0/");
+
+	ck_assert_uint_ge(rows, 1);
+	ck_assert_uint_le(rows, 8);
+	ck_assert_int_eq(sscanf(strstr(text, " 0/"), " 0/%15[0-9]", seq), 1);
+	ck_assert_msg(strstr(text, " wait") && strstr(text, " run\n"), "%s", text);
+	ck_assert_uint_eq(lines_of(text, "LastBlocks:"), 0);
+	free(text);
+	text = kvctl(0, "explain", NULL, NULL, NULL);
+	ck_assert_uint_ge(lines_of(text, "0/"), 1);
+	free(text);
+	text = kvctl(0, "--long", "explain", "0", NULL);
+	ck_assert_uint_ge(lines_of(text, "LastBlocks:"), 1);
+	free(text);
+	text = kvctl(0, "explain", "0", seq, NULL);
+	ck_assert_uint_eq(lines_of(text, "LastBlocks:"), 1);
+	free(text);
+	done(64, "explain", "0/0", seq, NULL);
+	done(64, "explain", "0", "x", NULL);
+}
+
+/* The clients of two models are told apart by their domains. */
+static void clients_have_domains(void)
+{
+	char *text = kvctl(0, "clients", NULL, NULL, NULL);
+
+	ck_assert_msg(strstr(text, " DOMAIN "), "%s", text);
+	ck_assert_msg(strstr(text, " " DOMAIN " "), "%s", text);
+	ck_assert_msg(strstr(text, " taker "), "%s", text);
+	free(text);
+}
+
 static void explain(void)
 {
 	u64 end = now_ms() + 20000 * time_scale();
@@ -339,6 +387,8 @@ START_TEST(test_two_tenants)
 	rig_await(&rig, "domain/" DOMAIN "/memory.current", "gpu0", 5 << 19, 30);
 	taker = taker_start(&down);
 	explain();
+	explain_table();
+	clients_have_domains();
 	drain();
 	ck_assert_int_eq(write(down, "x", 1), 1);
 	ck_assert_int_eq(waitpid(taker, &status, 0), taker);

@@ -59,7 +59,7 @@ fails 'a path and no command' 64 "no command: did you mean kvctl cat sys/vm/pool
 	sys/vm/pool_bytes
 fails 'ls with two paths' 64 'ls: wrong number' ls a b
 fails 'status with a path' 64 'status: wrong number' status x
-fails 'explain without a sequence' 64 'explain: wrong number' explain
+fails 'explain of three' 64 'explain: wrong number' explain 0 1 2
 fails 'evict without a domain' 64 'evict: wrong number' evict
 fails 'evict of no size' 64 'much: not a valid size: write 64K, 256M, 60GiB$' evict chat much
 fails 'evict of nothing' 64 '0: not a valid size' evict chat 0
@@ -216,6 +216,8 @@ fails 'drain of no number' 1 'want node' drain client/x
 fails 'drain of no tenant' 1 'tenant/green: is not attached: see kvctl cat tenants' drain tenant/green
 fails 'explain of what is none' 64 'a/b: is no sequence: give CLIENT/SEQ' explain a/b
 fails 'explain of nobody' 1 'client/5/seq/7/explain: no such file' explain 5/7
+run "$kvctl" explain
+check 'explain of all: says that there is nothing' is 'kvctl: no sequence waits, and none has lost memory'
 fails 'no log level' 1 'loud: is no level: give err, warn, info or debug' log_level loud
 run "$kvctl" drain
 check 'drain' is 'node: is drained: what there is goes on, nothing new begins'

@@ -3,7 +3,8 @@
  * check_kvctl.c - the daemon's text as JSON, also text that no daemon writes
  *
  * kvctl.sh and it_kvctl.c test the text of a daemon.  This file has names that
- * look like numbers, bytes that are no UTF-8, and tables cut short.
+ * look like numbers, bytes that are no UTF-8, and tables cut short; and the table
+ * of explain for terminals of several sizes.
  */
 #include <check.h>
 #include <stdlib.h>
@@ -101,6 +102,80 @@ START_TEST(test_garbage)
 }
 END_TEST
 
+/* ---- the table of explain ---- */
+
+static json_t *explained(const char *seq, const char *state, const char *cause,
+			 s64 ms, s64 lost)
+{
+	return json_pack("{s:s, s:s, s:s, s:s, s:n, s:s, s:I, s:i, s:i, s:I, s:s}",
+			 "Sequence", seq, "State", state, "Waits", cause, "Why",
+			 "memory: all of it is in use, and no domain has to give it up",
+			 "WaitsFor", "FirstWaits", strcmp(cause, "line") ? "-" : "growth",
+			 "WaitsMs", (json_int_t)ms, "Ahead", 2, "NeedsBlocks", 14,
+			 "Preempted", (json_int_t)lost, "LastWhy",
+			 "room for a running sequence");
+}
+
+static json_t *some_sequences(void)
+{
+	json_t *all = json_array();
+
+	json_array_append_new(all, explained("0/1", "ready", "nothing", 0, 1));
+	json_array_append_new(all, explained("0/2", "waiting", "line", 850, 0));
+	json_array_append_new(all, explained("1/3", "preempted", "memory", 842000, 3));
+	json_array_append_new(all, explained("0/4", "ready", "nothing", 0, 7));
+	json_array_append_new(all, explained("0/5", "waiting", "memory", 12345, 0));
+	return all;
+}
+
+/* The table with @room lines of @cols columns; to be freed. */
+static char *table(size_t room, int cols)
+{
+	json_t *all = some_sequences();
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	ck_assert_int_eq(kvctl_explain_table(out, all, 4, room, cols), 0);
+	fclose(out);
+	json_decref(all);
+	return text;
+}
+
+/* The sequence that waited longest stands first; running ones stand last. */
+START_TEST(test_explain_table)
+{
+	char *text = table(SIZE_MAX, 0);
+
+	ck_assert_str_eq(text,
+		"3 wait: 2 memory, 1 line; 4 run\n"
+		"      SEQ  WAITED CAUSE    AHEAD NEEDS LOST  WHY\n"
+		"      1/3  14m02s memory       2    14    3  memory: all of it is in use, and no domain has to give it up\n"
+		"      0/5   12.3s memory       2    14    0  memory: all of it is in use, and no domain has to give it up\n"
+		"      0/2   850ms line         2    14    0  the first in line waits for: growth\n"
+		"      0/4       - -            2    14    7  it runs; lost its memory to: room for a running sequence\n"
+		"      0/1       - -            2    14    1  it runs; lost its memory to: room for a running sequence\n");
+	free(text);
+}
+END_TEST
+
+/* A terminal gets lines that fit, and the number of those left out. */
+START_TEST(test_explain_fits)
+{
+	char *text = table(2, 80), *line, *save = NULL;
+	u32 nr = 0;
+
+	ck_assert_ptr_nonnull(strstr(text, "in use, and n+\n"));
+	ck_assert_ptr_nonnull(strstr(text, "\n3 more are not shown: "));
+	ck_assert_ptr_null(strstr(text, "0/2"));
+	for (line = strtok_r(text, "\n", &save); line;
+	     line = strtok_r(NULL, "\n", &save), nr++)
+		ck_assert_uint_le(strlen(line), 80);
+	ck_assert_uint_eq(nr, 5);
+	free(text);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("kvctl");
@@ -112,6 +187,8 @@ int main(void)
 	tcase_add_test(tc, test_names);
 	tcase_add_test(tc, test_forms);
 	tcase_add_test(tc, test_garbage);
+	tcase_add_test(tc, test_explain_table);
+	tcase_add_test(tc, test_explain_fits);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
