@@ -475,6 +475,20 @@ struct core_pressure_view {
 	u32	level;
 };
 
+/**
+ * struct core_work - tokens that the steps of a domain computed
+ * @prompt: of prompts, also those computed again
+ * @output: behind prompts, without those that preemption had computed again
+ * @first:  prompts computed for the first time
+ * @first_ns: sum of the times from the opening of their sequences until then
+ */
+struct core_work {
+	u64	prompt;
+	u64	output;
+	u64	first;
+	u64	first_ns;
+};
+
 struct core_domain_view {
 	u32	id;
 	u32	tenant;
@@ -506,6 +520,7 @@ struct core_domain_view {
 	u32	nr_high_events;	/* times that memory.high held up a request */
 	u32	nr_low_events;	/* times that it lost memory below memory.low */
 	u32	nr_preempted;	/* sequences that lost their memory */
+	struct core_work work;
 	u64	tail_tokens;	/* tokens that blocks of running sequences have
 				 * room for beyond the written ones */
 	struct core_pressure_view pressure;

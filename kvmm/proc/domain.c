@@ -103,6 +103,19 @@ static void show_domain_limits(struct seq_file *m,
 	seq_putc(m, ' ');
 }
 
+/* Memory that is only cache, and the tokens that steps computed. */
+static void show_domain_work(struct seq_file *m,
+			     const struct core_domain_view *d)
+{
+	seq_printf(m, "%11llu %14llu %14llu %12llu %12llu ",
+		   (unsigned long long)d->blocks[CORE_BLK_CACHED] *
+		   d->block_bytes >> 10,
+		   (unsigned long long)d->work.prompt,
+		   (unsigned long long)d->work.output,
+		   (unsigned long long)d->work.first,
+		   (unsigned long long)(d->work.first_ns / 1000000));
+}
+
 int show_domains(const struct proc_ctx *ctx)
 {
 	const struct proc *proc = ctx->proc;
@@ -111,11 +124,12 @@ int show_domains(const struct proc_ctx *ctx)
 	struct proc_tenant_info tenant;
 	u32 i;
 
-	seq_printf(m, "%4s %6s %7s %6s %7s %7s %6s %11s %11s %11s %11s %11s %11s %11s %6s %10s %10s %s\n",
+	seq_printf(m, "%4s %6s %7s %6s %7s %7s %6s %11s %11s %11s %11s %11s %11s %11s %6s %10s %10s %11s %14s %14s %12s %12s %s\n",
 		   "id", "tenant", "clients", "spans", "running", "waiting",
 		   "tokens", "block_bytes", "current_kb", "peak_kb", "max_kb",
 		   "min_kb", "low_kb", "high_kb", "weight", "some_avg10",
-		   "full_avg10", "name");
+		   "full_avg10", "cached_kb", "prompt_tokens",
+		   "output_tokens", "first_tokens", "first_ms", "name");
 	for (i = 0; i < proc->node.nr_domains; i++) {
 		d = &proc->domains[i];
 		seq_printf(m, "%4u %6s %7u %6u %7u %7u %6u %11llu %11llu %11llu ",
@@ -127,6 +141,7 @@ int show_domains(const struct proc_ctx *ctx)
 			   (unsigned long long)d->peak_bytes >> 10);
 		proc_show_limit(m, d->max_bytes, 10, 11);
 		show_domain_limits(m, d);
+		show_domain_work(m, d);
 		proc_domain_name(proc, d, m);
 		seq_putc(m, '\n');
 	}

@@ -20,6 +20,49 @@ static void teardown(void)
 	sh_stop();
 }
 
+/* ---- counts for readers ---- */
+
+static struct core_work work_of(u32 client)
+{
+	struct core_domain_view v;
+
+	ck_assert_int_eq(core_get_domain(sh.core, sh.cl[client].info.domain,
+					 &v), 0);
+	return v.work;
+}
+
+/*
+ * Tokens of the prompt are told from those behind it.  The prompt counts as the first
+ * once, and its time is that since the sequence was opened.  The tokens of a fork are
+ * output, and its parent's prompt is not counted again.
+ */
+START_TEST(test_tokens_are_counted)
+{
+	const struct core_work was = work_of(cl);
+	u64 seq = sh_ready(cl, 20, 40, 0), kid;
+	struct core_work w;
+
+	sh_compute(cl, seq, 0, 12, 0);
+	w = work_of(cl);
+	ck_assert_uint_eq(w.prompt - was.prompt, 12);
+	ck_assert_uint_eq(w.first - was.first, 0);
+	sh.now += 7000000;
+	sh_compute(cl, seq, 12, 20, 0);
+	w = work_of(cl);
+	ck_assert_uint_eq(w.prompt - was.prompt, 20);
+	ck_assert_uint_eq(w.output - was.output, 0);
+	ck_assert_uint_eq(w.first - was.first, 1);
+	ck_assert_uint_ge(w.first_ns - was.first_ns, 7000000);
+	sh_compute(cl, seq, 20, 23, 0);
+	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
+	sh_compute(cl, kid, 23, 25, 0);
+	w = work_of(cl);
+	ck_assert_uint_eq(w.prompt - was.prompt, 20);
+	ck_assert_uint_eq(w.output - was.output, 5);
+	ck_assert_uint_eq(w.first - was.first, 1);
+}
+END_TEST
+
 /* ---- copy-on-write ---- */
 
 /* Of four sharers of a tail in one STEP_BEGIN three copy, the last keeps it. */
@@ -395,6 +438,7 @@ int main(void)
 	TCase *tc = tcase_create("step");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_tokens_are_counted);
 	tcase_add_test(tc, test_sharers_in_one_step);
 	tcase_add_test(tc, test_moved_block_that_is_gone);
 	tcase_add_test(tc, test_source_outlives_its_sharers);

@@ -551,6 +551,7 @@ struct kv_domain {
 	u64	left;		/* time at which its last client left */
 	u64	touched;	/* core_head.touched at its last use, see limit.c */
 	u64	look_after;	/* core_head.touched at which steal.c looks for spare cache again */
+	struct core_work work;	/* for readers; no decision reads it, see step.c */
 	struct kv_psi psi;
 };
 
@@ -677,6 +678,8 @@ struct kv_taken {
  * @found_hash: name of the last of these blocks
  * @cause:      CORE_CAUSE_*: why its memory is taken, or was last taken
  * @wait, @taken: for kvctl, see why.c; no decision reads them
+ * @opened:     time at which it was opened; 0: its prompt was computed once, or it is
+ *              a fork.  No decision reads it
  * @rank:       its rank in the trees, see order.c
  * @oldest:     least @since in its subtree of the NODE_ORDER tree
  * @kid:        its children in each tree: before it [0] and after it [1]
@@ -752,6 +755,7 @@ struct kv_seq {
 	u64	trim_more_step;
 	u64	trim_hash[2];
 	u64	born;
+	u64	opened;
 	struct kv_wait wait;
 	struct kv_taken taken;
 };

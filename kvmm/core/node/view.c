@@ -231,6 +231,7 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	v->nr_high_events = d->nr_high_events;
 	v->nr_low_events = d->nr_low_events;
 	v->nr_preempted = d->nr_preempted;
+	v->work = d->work;
 	return core_get_pressure(c, i, &v->pressure);
 }
 

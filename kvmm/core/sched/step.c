@@ -495,6 +495,21 @@ static struct kv_step_entry *entry_find(struct kv_step *st,
 	return NULL;
 }
 
+/* Count the tokens from @from to before @to, for readers. */
+static void work_count(struct core *c, struct kv_seq *s, u32 from, u32 to)
+{
+	struct core_work *w = &seq_domain(c, s)->work;
+	const u32 prompt = s->prompt_len, had = max(s->lost_len, prompt);
+
+	w->prompt += min(to, prompt) - min(from, prompt);
+	w->output += max(to, had) - max(from, had);
+	if (to < prompt || !s->opened)
+		return;
+	w->first++;
+	w->first_ns += c->now > s->opened ? c->now - s->opened : 0;
+	s->opened = 0;
+}
+
 static int end_entry(struct core *c, struct kv_seq *s,
 		     const struct kvmm_end_arg *a,
 		     const struct kv_step_entry *e, const u32 *ids)
@@ -508,6 +523,7 @@ static int end_entry(struct core *c, struct kv_seq *s,
 		return -EINVAL;
 	if (a->nr_ids && (a->valid_len > e->end || s->valid_len < e->start))
 		return -EINVAL;
+	work_count(c, s, s->valid_len, a->valid_len);
 	seq_advance(c, s, a->valid_len, ids);
 	return 0;
 }

@@ -206,6 +206,7 @@ int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 	s->arrival = c->head->arrival++;
 	s->family = c->head->family++;
 	s->since = c->now;
+	s->opened = c->now;
 	core_crash(c, CORE_CRASH_seq_make);
 	s->state = KVMM_SEQ_WAITING;
 	core_crash(c, CORE_CRASH_seq_made);

@@ -395,6 +395,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	d->nr_high_events = was.nr_high_events;
 	d->nr_low_events = was.nr_low_events;
 	d->nr_preempted = was.nr_preempted;
+	d->work = was.work;
 	d->roots = CORE_NONE;
 	domain_kick(d);
 	d->used = 1;
