@@ -44,10 +44,11 @@ static const struct column client_columns[] = {
 };
 
 static const struct column domain_columns[] = {
-	{ "id", "ID", 3, UNIT_WORD }, { "tenant", "TENANT", 8, UNIT_WORD },
+	{ "id", "ID", 3, UNIT_WORD }, { "tenant", "TENANT", 6, UNIT_WORD },
 	{ "clients", "CLIENTS", 7, UNIT_WORD }, { "running", "RUN", 5, UNIT_WORD },
 	{ "waiting", "WAIT", 5, UNIT_WORD },
-	{ "current_kb", "CURRENT", 8, UNIT_KB }, { "max_kb", "MAX", 8, UNIT_KB },
+	{ "used_kb", "USED", 7, UNIT_KB }, { "cached_kb", "CACHED", 7, UNIT_KB },
+	{ "max_kb", "MAX", 7, UNIT_KB },
 	{ "some_avg10", "SOME%", 6, UNIT_WORD }, { "name", "NAME", 0, UNIT_WORD },
 };
 
@@ -193,10 +194,32 @@ int cmd_clients(struct kvctl *k, char **argv)
 	return ret;
 }
 
+/* Used memory is that of sequences, without the cache. */
+static void domains_used(json_t *domains)
+{
+	json_t *row;
+	size_t i;
+
+	json_array_foreach(domains, i, row)
+		json_object_set_new(row, "used_kb", json_integer(
+			json_integer_value(json_object_get(row, "current_kb")) -
+			json_integer_value(json_object_get(row, "cached_kb"))));
+}
+
 int cmd_domains(struct kvctl *k, char **argv)
 {
-	return show_table(k, "domains", domain_columns,
-			  ARRAY_SIZE(domain_columns));
+	json_t *rows;
+	int ret;
+
+	rows = kvctl_load(k, "domains", &ret);
+	if (!rows)
+		return ret;
+	if (k->opts.json)
+		return kvctl_print_json(rows);
+	domains_used(rows);
+	ret = print_table(rows, domain_columns, ARRAY_SIZE(domain_columns));
+	json_decref(rows);
+	return ret;
 }
 
 /* Print the limits of each domain; with --json the figures stay as they are. */
@@ -288,8 +311,9 @@ static const struct {
 	{ "status", "Domains", "domains", UNIT_WORD },
 	{ "status", "Clients", "clients", UNIT_WORD },
 	{ "meminfo", "GpuTotal_kb", "pool", UNIT_KB },
-	{ "meminfo", "GpuAvailable_kb", "  available", UNIT_KB },
-	{ "meminfo", "PrefixCached_kb", "  cache", UNIT_KB },
+	{ "meminfo", "used_kb", "  used", UNIT_KB },
+	{ "meminfo", "PrefixCached_kb", "  cached", UNIT_KB },
+	{ "meminfo", "GpuFree_kb", "  free", UNIT_KB },
 	{ "meminfo", "GpuOffline_kb", "  offline", UNIT_KB },
 	{ "meminfo", "HostTotal_kb", "host pool", UNIT_KB },
 	{ "meminfo", "HostFree_kb", "  free", UNIT_KB },
@@ -303,6 +327,21 @@ static const struct {
 static const char * const status_files[] = {
 	"status", "meminfo", "vmstat", "pressure/memory",
 };
+
+/* Used memory is that of sequences, as in kvctl domains; the parts are in meminfo. */
+static void pool_used(json_t *meminfo)
+{
+	static const char * const part[] = {
+		"Open_kb", "Sealed_kb", "Quiescing_kb", "Quarantine_kb",
+		"Limbo_kb",
+	};
+	json_int_t sum = 0;
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(part); i++)
+		sum += json_integer_value(json_object_get(meminfo, part[i]));
+	json_object_set_new(meminfo, "used_kb", json_integer(sum));
+}
 
 static void print_status(const json_t *all)
 {
@@ -343,6 +382,7 @@ int cmd_status(struct kvctl *k, char **argv)
 	if (!ret && k->opts.json)
 		return kvctl_print_json(all);
 	if (!ret) {
+		pool_used(json_object_get(all, "meminfo"));
 		print_status(all);
 		ret = fflush(stdout) ? EX_IOERR : EXIT_SUCCESS;
 	}

@@ -140,6 +140,10 @@ void sample_take(struct sample *s, const char *path, u32 timeout_ms, u32 files,
 /* Growth per second of a counter of vmstat; negative: not known */
 double sample_rate(const struct sample *now, const struct sample *old,
 		   const char *key);
+/* A value of meminfo, in kB; 0: it is not there */
+u64 sample_kb(const struct sample *s, const char *key);
+/* Memory of the device that sequences use, without the cache, in kB */
+u64 sample_used_kb(const struct sample *s);
 /* Seconds between two samples of the same start of a daemon, or 0 */
 double sample_seconds(const struct sample *now, const struct sample *old);
 
@@ -182,7 +186,7 @@ struct kvtop_col {
 	const char	*help;
 };
 
-#define ROW_COLS	14
+#define ROW_COLS	17
 
 struct kvtop_cell {
 	double	num;		/* sort key of the row */
@@ -200,6 +204,9 @@ struct kvtop_rows {
 	struct kvtop_row	*row;
 };
 
+/* Growth per second of a column of domains, of all of them; negative: not known */
+double domains_rate(const struct sample *now, const struct sample *old,
+		    const char *column);
 const char *view_title(enum kvtop_view view);
 const struct kvtop_col *view_cols(enum kvtop_view view, u32 *nr);
 u32 view_files(enum kvtop_view view);
@@ -218,7 +225,9 @@ enum frame_attr {
 	AT_BAD, AT_DIM, AT_USED, AT_CACHE, NR_ATTRS
 };
 
-/* ASCII characters and AT_*, one byte a cell. */
+#define FRAME_BAR_MAX	8	/* a full cell of frame_bar() */
+
+/* ASCII characters or levels of bars, and AT_*, one byte a cell. */
 struct frame {
 	int	rows;
 	int	cols;
@@ -232,6 +241,8 @@ void frame_free(struct frame *f);
 int frame_puts(struct frame *f, int row, int col, u8 at, const char *s);
 int frame_printf(struct frame *f, int row, int col, u8 at, const char *fmt, ...)
 	__printf(5, 6);
+/* Fill @level eighths of a cell from below; 0: none */
+void frame_bar(struct frame *f, int row, int col, u8 at, int level);
 /* Fill the columns from @col to before @end with @c */
 void frame_fill(struct frame *f, int row, int col, int end, u8 at, char c);
 
@@ -259,6 +270,39 @@ extern const char symbol_char[NR_SYMS];
 extern const u8 symbol_attr[NR_SYMS];
 extern const char * const symbol_name[NR_SYMS];
 extern const char * const symbol_text[NR_SYMS];
+
+/* ---- kvtop_history.c ---- */
+
+/* Value, title, its greatest value (0: of those on the screen), attribute. */
+#define KVTOP_HISTORY(x)						\
+	x(pool,		"Used",		100, AT_USED)			\
+	x(running,	"Running",	0,   AT_GOOD)			\
+	x(waiting,	"Waiting",	0,   AT_WARN)			\
+	x(tokens,	"Tok/s",	0,   AT_NORMAL)			\
+	x(hits,		"Hits",		100, AT_CACHE)
+
+enum kvtop_hist {
+#define x(name, title, top, attr) HIST_##name,
+	KVTOP_HISTORY(x)
+#undef x
+	NR_HISTS
+};
+
+#define HISTORY_MAX	512u
+
+/**
+ * struct history - values of the last samples
+ * @nr:    samples ever added
+ * @value: by sample, modulo HISTORY_MAX; negative: not known
+ */
+struct history {
+	u32	nr;
+	float	value[HISTORY_MAX][NR_HISTS];
+};
+
+void history_add(struct history *h, const struct sample *now,
+		 const struct sample *old);
+int history_draw(struct frame *f, int row, const struct history *h);
 
 enum ui_mode { MODE_VIEW, MODE_HELP, MODE_FILTER, MODE_SET };
 
@@ -293,6 +337,7 @@ struct ui {
 	u8		message_at;
 	bool		send;		/* @line is to be sent */
 	struct kvtop_rows rows;
+	struct history	history;
 };
 
 void ui_init(struct ui *ui, const struct kvtop_opts *o);

@@ -2,10 +2,11 @@
 /*
  * kvtop_draw.c - draw samples into a frame
  *
- * From top to bottom: one line of the node, one bar per pool, pressure, rates; the
- * names of the views; a view; a line of help or the line that is being typed.  On a
- * screen of fewer than TALL lines the header has three lines.  If the columns of a
- * view do not all fit, the least important ones are left out.
+ * From top to bottom: one line of the node, one bar per pool, pressure, rates; on
+ * tall screens the last samples (kvtop_history.c); the names of the views; a view; a
+ * line of help or the line that is being typed.  On a screen of fewer than TALL lines
+ * the header has three lines.  If the columns of a view do not all fit, the least
+ * important ones are left out.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,13 +17,6 @@
 #define TALL		20	/* lines of a screen with the whole header */
 #define WIDE		60
 #define LABEL		8
-
-static u64 meminfo(const struct sample *s, const char *key)
-{
-	u64 v;
-
-	return keyed_num(seq_text(&s->text[FILE_meminfo]), key, &v) ? v : 0;
-}
 
 static u64 vmstat(const struct sample *s, const char *key)
 {
@@ -73,20 +67,22 @@ static void draw_bar(struct frame *f, int row, int col, int end,
 	}
 }
 
-/* One pool: its name, a bar, used and total size. */
+/* One pool: its name, a bar, used and total size; @cached: cache is not in @used. */
 static void draw_pool(struct frame *f, int row, const char *name,
 		      const struct bar_part *part, u32 nr, u64 used, u64 total,
-		      const char *tail)
+		      bool cached, const char *tail)
 {
+	/* What is used belongs to sequences; lower tiers hold their blocks and cache. */
+	const char *word = f->cols < WIDE ? "" : cached ? "used " : "held ";
 	char a[16], b[16], text[80];
 	int len, col;
 
-	len = snprintf(text, sizeof(text), " %5s of %5s%s%s",
-		       format_kb((double)used, a, sizeof(a)),
+	len = snprintf(text, sizeof(text), " %5s %sof %5s%s%s",
+		       format_kb((double)used, a, sizeof(a)), word,
 		       format_kb((double)total, b, sizeof(b)),
 		       f->cols >= WIDE ? "  " : "", f->cols >= WIDE ? tail : "");
 	col = max(min(f->cols, 100) -
-		  (f->cols >= WIDE ? max(len, 42) : len), LABEL - 1);
+		  (f->cols >= WIDE ? max(len, 47) : len), LABEL - 1);
 	frame_puts(f, row, 0, AT_HEAD, name);
 	draw_bar(f, row, LABEL - 1, col, part, nr, total);
 	frame_puts(f, row, col, AT_NORMAL, text);
@@ -95,23 +91,22 @@ static void draw_pool(struct frame *f, int row, const char *name,
 static int draw_device(struct frame *f, int row, const struct sample *s)
 {
 	const struct bar_part part[] = {
-		{ SYM_poison, meminfo(s, "HardwareCorrupted") },
-		{ SYM_quarantine, meminfo(s, "Quarantine") },
-		{ SYM_revoking, meminfo(s, "Revoking") },
-		{ SYM_pinned, meminfo(s, "Quiescing") + meminfo(s, "Limbo") },
-		{ SYM_mapped, meminfo(s, "Open") + meminfo(s, "Sealed") },
-		{ SYM_cached, meminfo(s, "PrefixCached") },
-		{ SYM_offline, meminfo(s, "GpuOffline") },
+		{ SYM_poison, sample_kb(s, "HardwareCorrupted") },
+		{ SYM_quarantine, sample_kb(s, "Quarantine") },
+		{ SYM_revoking, sample_kb(s, "Revoking") },
+		{ SYM_pinned, sample_kb(s, "Quiescing") + sample_kb(s, "Limbo") },
+		{ SYM_mapped, sample_kb(s, "Open") + sample_kb(s, "Sealed") },
+		{ SYM_cached, sample_kb(s, "PrefixCached") },
+		{ SYM_offline, sample_kb(s, "GpuOffline") },
 	};
-	u64 total = meminfo(s, "GpuTotal");
+	u64 total = sample_kb(s, "GpuTotal");
 	char a[16], b[16], tail[64];
 
-	snprintf(tail, sizeof(tail), "free %s cached %s",
-		 format_kb((double)meminfo(s, "GpuFree"), a, sizeof(a)),
-		 format_kb((double)meminfo(s, "PrefixCached"), b, sizeof(b)));
-	draw_pool(f, row, "Device", part, ARRAY_SIZE(part),
-		  total - min(total, meminfo(s, "GpuFree") +
-			      meminfo(s, "PrefixCached")), total, tail);
+	snprintf(tail, sizeof(tail), "cached %s free %s",
+		 format_kb((double)sample_kb(s, "PrefixCached"), a, sizeof(a)),
+		 format_kb((double)sample_kb(s, "GpuFree"), b, sizeof(b)));
+	draw_pool(f, row, "Device", part, ARRAY_SIZE(part), sample_used_kb(s),
+		  total, true, tail);
 	return row + 1;
 }
 
@@ -126,19 +121,19 @@ static int draw_tier(struct frame *f, int row, const struct sample *s,
 
 	for (i = 0; i < 4; i++)
 		snprintf(k[i], sizeof(k[i]), "%s%s", key, part_name[i]);
-	if (!meminfo(s, k[0]))
+	if (!sample_kb(s, k[0]))
 		return row;
 	{
 		const struct bar_part part[] = {
-			{ SYM_poison, meminfo(s, k[3]) },
-			{ SYM_pinned, meminfo(s, k[2]) },
-			{ SYM_mapped, meminfo(s, k[1]) },
+			{ SYM_poison, sample_kb(s, k[3]) },
+			{ SYM_pinned, sample_kb(s, k[2]) },
+			{ SYM_mapped, sample_kb(s, k[1]) },
 		};
 
 		snprintf(tail, sizeof(tail), "in flight %s",
-			 format_kb((double)meminfo(s, k[2]), a, sizeof(a)));
+			 format_kb((double)sample_kb(s, k[2]), a, sizeof(a)));
 		draw_pool(f, row, name, part, ARRAY_SIZE(part),
-			  meminfo(s, k[1]), meminfo(s, k[0]), tail);
+			  sample_kb(s, k[1]), sample_kb(s, k[0]), false, tail);
 	}
 	return row + 1;
 }
@@ -374,7 +369,10 @@ static void draw_rows(struct frame *f, struct ui *ui, int row, int end,
 		const struct kvtop_row *r = &ui->rows.row[i];
 		bool marked = i == mark && !ui->batch;
 
-		frame_fill(f, row, 0, 1, AT_MARK, marked ? '>' : ' ');
+		/* The mark has no holes between the columns. */
+		frame_fill(f, row, 0, f->cols, marked ? AT_MARK : AT_NORMAL, ' ');
+		if (marked)
+			frame_puts(f, row, 0, AT_MARK, ">");
 		for (k = 0, col = 1; k < nr; k++) {
 			if (!width[k])
 				continue;
@@ -554,6 +552,8 @@ void draw_screen(struct frame *f, struct ui *ui, const struct sample *now,
 		draw_message(f, min(5, end - 1), 4, AT_NORMAL, now->why);
 	} else {
 		row = draw_header(f, ui, now, old);
+		if (!now->tenant)
+			row = history_draw(f, row, &ui->history);
 		draw_tabs(f, ui, row++);
 		draw_view(f, ui, row, end, now, old);
 	}

@@ -5,7 +5,8 @@
  * All drawing goes to a frame first.  So it can be printed, compared by tests and
  * shown on a terminal.  No function writes outside of the frame: longer text is
  * cut, so a terminal of any size is safe.  Only ASCII is needed: the daemon escaped
- * the names.
+ * the names.  A cell from 1 to FRAME_BAR_MAX is a part of a bar, which a terminal
+ * shows in its own way.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,6 +43,15 @@ static void frame_put(struct frame *f, int row, int col, u8 at, char c)
 	if (row < 0 || row >= f->rows || col < 0 || col >= f->cols)
 		return;
 	f->ch[row * f->cols + col] = c >= ' ' && c <= '~' ? c : '?';
+	f->at[row * f->cols + col] = at;
+}
+
+void frame_bar(struct frame *f, int row, int col, u8 at, int level)
+{
+	if (row < 0 || row >= f->rows || col < 0 || col >= f->cols)
+		return;
+	f->ch[row * f->cols + col] = level > 0 ?
+		(char)min(level, FRAME_BAR_MAX) : ' ';
 	f->at[row * f->cols + col] = at;
 }
 

@@ -140,6 +140,20 @@ void sample_take(struct sample *s, const char *path, u32 timeout_ms, u32 want,
 	s->took = kv_now_ns() - begin;
 }
 
+u64 sample_kb(const struct sample *s, const char *key)
+{
+	u64 v;
+
+	return keyed_num(seq_text(&s->text[FILE_meminfo]), key, &v) ? v : 0;
+}
+
+u64 sample_used_kb(const struct sample *s)
+{
+	return sample_kb(s, "Open") + sample_kb(s, "Sealed") +
+	       sample_kb(s, "Quiescing") + sample_kb(s, "Quarantine") +
+	       sample_kb(s, "Limbo");
+}
+
 /* Are both samples of the same start of a daemon?  Counters begin at 0 then. */
 static bool same_daemon(const struct sample *a, const struct sample *b)
 {

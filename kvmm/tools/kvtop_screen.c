@@ -7,6 +7,7 @@
  * differences.  With NO_COLOR set, or on a terminal without colours, bold and
  * reverse text replaces colours.
  */
+#include <langinfo.h>
 #include <locale.h>
 #include <poll.h>
 #include <signal.h>
@@ -47,11 +48,13 @@ static const struct {
 	[AT_WARN]	= { COLOR_YELLOW, 0, A_BOLD },
 	[AT_BAD]	= { COLOR_RED, A_BOLD, A_REVERSE },
 	[AT_DIM]	= { -1, A_DIM, 0 },
-	[AT_USED]	= { COLOR_BLUE, A_BOLD, 0 },
+	/* Blue is hard to read on black. */
+	[AT_USED]	= { COLOR_CYAN, A_BOLD, 0 },
 	[AT_CACHE]	= { COLOR_MAGENTA, 0, 0 },
 };
 
 static attr_t attrs[NR_ATTRS];
+static bool unicode;		/* the terminal shows UTF-8 */
 
 static void colours_init(void)
 {
@@ -74,7 +77,6 @@ static void colours_init(void)
 
 static void terminal_begin(void)
 {
-	setlocale(LC_CTYPE, "");
 	set_escdelay(ESCAPE_MS);
 	cbreak();
 	noecho();
@@ -83,6 +85,23 @@ static void terminal_begin(void)
 	nodelay(stdscr, true);
 	curs_set(0);
 	colours_init();
+}
+
+/* A part of a bar, as a block of Unicode where the terminal has it. */
+static void bar_show(int level, attr_t at)
+{
+	static const char * const block[FRAME_BAR_MAX + 1] = {
+		" ", "\u2581", "\u2582", "\u2583", "\u2584", "\u2585", "\u2586",
+		"\u2587", "\u2588",
+	};
+
+	if (!unicode) {
+		waddch(stdscr, (chtype)" ..::||##"[level] | at);
+		return;
+	}
+	wattrset(stdscr, (int)at);
+	waddstr(stdscr, block[level]);
+	wattrset(stdscr, A_NORMAL);
 }
 
 static void frame_show(const struct frame *f)
@@ -94,8 +113,11 @@ static void frame_show(const struct frame *f)
 		for (col = 0; col < f->cols; col++) {
 			int i = row * f->cols + col;
 
-			waddch(stdscr, (chtype)(unsigned char)f->ch[i] |
-			       attrs[f->at[i]]);
+			if (f->ch[i] >= 0 && f->ch[i] <= FRAME_BAR_MAX)
+				bar_show(f->ch[i], attrs[f->at[i]]);
+			else
+				waddch(stdscr, (chtype)(unsigned char)f->ch[i] |
+				       attrs[f->at[i]]);
 		}
 	}
 	wrefresh(stdscr);
@@ -111,7 +133,8 @@ struct shown {
  * An early sample, taken for another view, replaces @now and not @old: the time
  * between both would be too short for rates.
  */
-static void shown_add(struct shown *s, struct sample *fresh, double interval)
+static void shown_add(struct shown *s, struct sample *fresh, double interval,
+		      struct history *h)
 {
 	double since = s->now ? sample_seconds(fresh, s->now) : 0;
 
@@ -120,6 +143,8 @@ static void shown_add(struct shown *s, struct sample *fresh, double interval)
 	} else {
 		sample_free(s->old);
 		s->old = s->now;
+		if (!fresh->err && !fresh->tenant)
+			history_add(h, fresh, s->old);
 	}
 	s->now = fresh;
 }
@@ -161,7 +186,7 @@ static void take_news(struct ui *ui, struct poller *p, struct shown *s)
 	bool refused;
 
 	if (fresh)
-		shown_add(s, fresh, ui->interval);
+		shown_add(s, fresh, ui->interval, &ui->history);
 	if (poller_answer(p, &refused, ui->message, sizeof(ui->message)))
 		ui->message_at = refused ? AT_BAD : AT_GOOD;
 }
@@ -224,6 +249,9 @@ int kvtop_screen(struct ui *ui, const char *path, const struct kvtop_opts *o)
 	struct poller *p;
 	SCREEN *screen;
 
+	/* Before newterm(), which looks at the locale once. */
+	setlocale(LC_CTYPE, "");
+	unicode = !strcmp(nl_langinfo(CODESET), "UTF-8");
 	screen = newterm(NULL, stdout, stdin);
 	if (!screen) {
 		pr_err("TERM=%s: is no terminal that can be drawn on: give --batch",

@@ -17,16 +17,19 @@
 #define DOMAIN_COLS(x)							\
 	x("NAME", "name", text, 12, 0, "as in paths")			\
 	x("TENANT", "tenant", word, 7, 1, "its tenant")		\
-	x("USED", "current_kb", kb, 5, 0, "memory charged")		\
-	x("PEAK", "peak_kb", kb, 5, 2, "the most memory ever charged")	\
+	x("USED", "*used", kb, 5, 0, "memory of its sequences")		\
+	x("CACHE", "cached_kb", kb, 5, 9, "cached blocks beside it; max covers both") \
+	x("PEAK", "peak_kb", kb, 5, 2, "the most memory and cache ever charged") \
 	x("MIN", "min_kb", kb, 5, 4, "memory.min")			\
 	x("LOW", "low_kb", kb, 5, 5, "memory.low")			\
 	x("HIGH", "high_kb", kb, 5, 6, "memory.high")			\
-	x("MAX", "max_kb", kb, 5, 11, "memory.max")			\
-	x("WGHT", "weight", num, 5, 7, "memory.weight")			\
+	x("MAX", "max_kb", kb, 5, 12, "memory.max")			\
+	x("WGHT", "weight", num, 4, 7, "memory.weight")			\
 	x("CLI", "clients", count, 3, 3, "clients")			\
-	x("RUN", "running", count, 5, 10, "sequences with memory")	\
-	x("WAIT", "waiting", count, 5, 10, "sequences without")		\
+	x("RUN", "running", count, 4, 11, "sequences with memory")	\
+	x("WAIT", "waiting", count, 4, 11, "sequences without")		\
+	x("TOK/S", "*output_tokens", rate, 5, 10, "tokens computed behind prompts a second") \
+	x("TTFT", "*first", count, 5, 10, "time to first token: ms from the opening of a sequence to the end of its prompt, since the last look") \
 	x("SOME%", "some_avg10", percent, 6, 9, "of 10 s, at least one was stalled") \
 	x("FULL%", "full_avg10", percent, 6, 8, "of 10 s, none was productive")
 
@@ -182,6 +185,43 @@ static const char *domain_of(const struct sample *now, u32 row)
 	return name ? name : id;
 }
 
+/* Memory charged to a domain without its cache, in kB; negative: not known. */
+static double used_of(const struct sample *now, u32 row)
+{
+	const struct ktable *t = &now->table[FILE_domains];
+	u64 all, cached = 0;
+
+	if (!ktable_num(t, row, "current_kb", &all))
+		return -1;
+	/* An older daemon does not know the cache of a domain. */
+	ktable_num(t, row, "cached_kb", &cached);
+	return (double)(all - min(all, cached));
+}
+
+/* Milliseconds to the end of the prompt, of those that ended since @old. */
+static double first_of(const struct sample *now, const struct sample *old,
+		       u32 row)
+{
+	double nr = row_rate(VIEW_domains, now, old, row, "first_tokens");
+	double ms = row_rate(VIEW_domains, now, old, row, "first_ms");
+
+	return nr > 0 && ms >= 0 ? ms / nr : -1;
+}
+
+double domains_rate(const struct sample *now, const struct sample *old,
+		    const char *column)
+{
+	double sum = -1, v;
+	u32 i;
+
+	for (i = 0; i < now->table[FILE_domains].nr_rows; i++) {
+		v = row_rate(VIEW_domains, now, old, i, column);
+		if (v >= 0)
+			sum = max(sum, 0.0) + v;
+	}
+	return sum;
+}
+
 static void cell_none(struct kvtop_cell *c)
 {
 	c->num = -1;
@@ -242,6 +282,11 @@ static void cell_own(struct kvtop_cell *c, const struct kvtop_col *col,
 
 	if (!strcmp(col->src, "*domain")) {
 		cell_text(c, col->kind, domain_of(now, row));
+		return;
+	}
+	if (!strcmp(col->src, "*used") || !strcmp(col->src, "*first")) {
+		cell_num(c, col->kind, col->src[1] == 'u' ? used_of(now, row) :
+			 first_of(now, old, row));
 		return;
 	}
 	v = row_rate(view, now, old, row, !strcmp(col->src, "*steps") ?

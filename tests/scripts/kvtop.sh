@@ -151,16 +151,16 @@ holds beta
 run "$kvtop" --batch -n 2 --interval 0.05 --view all
 check 'batch' rc_is 0
 check 'batch: two looks' test "$(grep -c '^kvmm host pid' <<<"$out")" = 2
-check 'batch: pools' says '^Device \[#.*\] .* of 64\.0M  free '
-check 'batch: the host pool' says '^Host   \[.*\]     0 of 8\.00M'
+check 'batch: pools' says '^Device \[#.*\] .* used of 64\.0M  cached [0-9.]+[KM]? free '
+check 'batch: the host pool' says '^Host   \[.*\]     0 held of 8\.00M'
 check 'batch: pressure' says '^Stall   some +[0-9.]+%  full +[0-9.]+%'
 check 'batch: rates' says '^Per s   grants [0-9.]+ +evictions [0-9.]+ +swapped [0-9.]+ +recomputed [0-9.]+'
 check 'batch: no blanks at the ends' says_not ' $'
 check 'batch: plain text' test -z "$(LC_ALL=C tr -d ' -~\n' <<<"$out")"
 check 'batch: no mark' says_not '^>'
-used=$("$kvctl" cat domains | awk '$NF == "alpha" { k = $9
+used=$("$kvctl" cat domains | awk '$NF == "alpha" { k = $9 - $18
 	printf k < 1024 ? "%dK" : k < 10235 ? "%.2fM" : "%.1fM", k < 1024 ? k : k / 1024 }')
-check 'batch: a domain and what it has' says "^ alpha +0 +$used +[0-9.]+[KM] +0 +0 +max +max +100 +1 +[0-9]+ +[0-9]+ "
+check 'batch: a domain and what it has' says "^ alpha +0 +$used +[0-9.]+[KM]? +[0-9.]+[KM] +0 +0 +max +max +100 +1 +[0-9]+ +[0-9]+ "
 check 'batch: aligned' under USED '^ alpha'
 check 'batch: a client' says "^ +[01] +${clients[0]} kvrt +alpha +alive +[0-9]+ +6 +[0-9]+ +[0-9]+ +0\.0 "
 run "$kvtop" --once --interval 0.05 --view map
@@ -196,15 +196,16 @@ check 'steps a second' says 'kvrt +beta +alive +[0-9]+ +6 +[0-9]+ +[0-9]+ +([1-9
 command -v tmux >/dev/null || { check 'tmux is installed' false; checks_done; }
 tm new-session -d -s top -x 80 -y 24 \
 	"$kvtop --interval 0.1 --timeout 3600; echo exit code \$?; exec cat"
-see '80x24: domains' '^[> ]alpha +[0-9.]+[KM] .* 100 +1 +[0-9]+ +[0-9]+ +[0-9.]+ +[0-9.]+$'
+see '80x24: domains' '^[> ]alpha +[0-9.]+[KM] .* 100 +[0-9]+ +[0-9]+ +[-0-9.k]+ +[-0-9]+ +[0-9.]+ +[0-9.]+$'
 check '80x24: the whole screen' lines 24
 check '80x24: the title' says '^kvmm host pid [0-9]+  domains 2  clients 2  running [0-9]+  waiting [0-9]+  every 0.1s$'
-check '80x24: a bar' says '^Device \[#.*\] .* of 64.0M  free [0-9.]+M cached 0$'
+check '80x24: a bar' says '^Device \[#.*\] .* used of 64.0M  cached 0 free [0-9.]+M$'
 check '80x24: views' says '^\[1 domains\] 2 clients  3 seqs  4 map  5 areas  6 vmstat +by USED down$'
 for title in USED MAX WGHT WAIT FULL%; do
 	check "80x24: $title is aligned" under "$title" '^[> ]alpha'
 done
 check '80x24: help' says '^h help  q quit '
+check '80x24: no blue' test -z "$(tm capture-pane -e -p -t top | grep $'\e\[[0-9;]*34m')"
 check '80x24: colours' grep -q $'\e\[[0-9;]*3[1-6]m' <<<"$(tm capture-pane -e -p -t top)"
 key 2
 see 'clients' "^[> ] +[01] +${clients[0]} kvrt +alpha +alive +[0-9]+ "
@@ -273,8 +274,10 @@ key h
 see '40x10: help' '^Up      one line up'
 key x
 tm resize-window -t top -x 200 -y 50
-see '200x50' '^ NAME +TENANT +USED +PEAK +MIN +LOW +HIGH +MAX +WGHT CLI +RUN +WAIT +SOME% +FULL%'
+see '200x50' '^ NAME +TENANT +USED +CACHE +PEAK +MIN +LOW +HIGH +MAX +WGHT CLI +RUN +WAIT +TOK/S +TTFT +SOME% +FULL%'
 check '200x50: the whole screen' lines 50
+see '200x50: history' '^Running +12\.0 +█+$'
+check '200x50: history of tokens' says '^Tok/s '
 check '200x50: aligned' under FULL% '^[> ]alpha'
 tm resize-window -t top -x 7 -y 2
 see '7x2' '^kvmm  *'

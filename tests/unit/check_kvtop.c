@@ -16,6 +16,7 @@
 
 static struct sample *now, *old;
 static struct kvtop_rows rows;
+static const struct kvtop_opts plain = { .interval = "1", .view = VIEW_domains };
 
 static void say(struct sample *s, enum kvtop_file file, const char *text)
 {
@@ -207,6 +208,41 @@ START_TEST(test_rows)
 }
 END_TEST
 
+/* Used is the memory of sequences; the cache stands beside it, on every line. */
+START_TEST(test_used_is_without_cache)
+{
+	struct frame f;
+	struct ui ui;
+
+	say(now, FILE_domains, "id name current_kb cached_kb\n0 chat 3072 960\n1 old 99 -\n");
+	ck_assert_str_eq(cell(VIEW_domains, 0, "USED")->text, "2.06M");
+	ck_assert_str_eq(cell(VIEW_domains, 0, "CACHE")->text, "960K");
+	/* A daemon that does not tell. */
+	ck_assert_str_eq(cell(VIEW_domains, 1, "USED")->text, "99K");
+	ck_assert_str_eq(cell(VIEW_domains, 1, "CACHE")->text, "-");
+	ui_init(&ui, &plain);
+	ck_assert_int_eq(frame_init(&f, 24, 80), 0);
+	draw_screen(&f, &ui, now, old);
+	ck_assert_ptr_nonnull(strstr(f.ch, "2.06M used of 4.00M  cached 960K free 1.00M"));
+	frame_free(&f);
+	rows_free(&ui.rows);
+}
+END_TEST
+
+/* Output tokens of two seconds, and the mean time of the four prompts that ended. */
+START_TEST(test_tokens)
+{
+	say(old, FILE_domains, "id name output_tokens first_tokens first_ms\n0 chat 100 10 900\n1 code 5 3 7\n");
+	say(now, FILE_domains, "id name output_tokens first_tokens first_ms\n0 chat 300 14 1700\n1 code 25 3 7\n");
+	ck_assert_str_eq(cell(VIEW_domains, 0, "TOK/S")->text, "100");
+	ck_assert_str_eq(cell(VIEW_domains, 0, "TTFT")->text, "200");
+	ck_assert_str_eq(cell(VIEW_domains, 1, "TOK/S")->text, "10.0");
+	ck_assert_str_eq(cell(VIEW_domains, 1, "TTFT")->text, "-");
+	ck_assert_double_eq(domains_rate(now, old, "output_tokens"), 110);
+	ck_assert_double_lt(domains_rate(now, NULL, "output_tokens"), 0);
+}
+END_TEST
+
 /* 3 MiB in two seconds; busy for a quarter of the time. */
 START_TEST(test_areas)
 {
@@ -242,7 +278,7 @@ static const char *order(u32 by, bool reverse, const char *filter)
 
 START_TEST(test_order_and_filter)
 {
-	const u32 name = 0, used = 2, limit = 7;
+	const u32 name = 0, used = 2, limit = 8;
 
 	ck_assert_str_eq(order(name, false, ""), "- chat code\\040x ");
 	ck_assert_str_eq(order(name, true, ""), "code\\040x chat - ");
@@ -320,12 +356,77 @@ static void draw(struct ui *ui, int lines, int cols, const struct sample *s)
 	ck_assert_int_eq(frame_init(&f, lines, cols), 0);
 	draw_screen(&f, ui, s, old);
 	for (i = 0; i < lines * cols; i++)
-		bad += f.ch[i] < ' ' || f.ch[i] > '~' || f.at[i] >= NR_ATTRS;
+		bad += ((f.ch[i] < ' ' || f.ch[i] > '~') &&
+			(f.ch[i] < 1 || f.ch[i] > FRAME_BAR_MAX)) ||
+		       f.at[i] >= NR_ATTRS;
 	ck_assert_int_eq(bad, 0);
 	frame_free(&f);
 }
 
-static const struct kvtop_opts plain = { .interval = "1", .view = VIEW_domains };
+/* The whole line of the mark is marked, and no other cell. */
+START_TEST(test_mark_has_no_holes)
+{
+	int row, col, marked[24] = { 0 };
+	struct frame f;
+	struct ui ui;
+
+	ui_init(&ui, &plain);
+	ck_assert_int_eq(frame_init(&f, 24, 80), 0);
+	draw_screen(&f, &ui, now, old);
+	for (row = 0; row < 24; row++)
+		for (col = 0; col < 80; col++)
+			marked[row] += f.at[row * 80 + col] == AT_MARK;
+	for (row = 0; row < 24; row++)
+		ck_assert_int_eq(marked[row], f.ch[row * 80] == '>' ? 80 : 0);
+	frame_free(&f);
+	rows_free(&ui.rows);
+}
+END_TEST
+
+/* The lines of history: their place on the screen, and the levels of their bars. */
+START_TEST(test_history)
+{
+	struct frame f;
+	struct ui ui;
+	u32 i;
+
+	say(old, FILE_domains, "id output_tokens\n0 100\n");
+	say(now, FILE_domains, "id output_tokens\n0 300\n");
+	say(now, FILE_vmstat, "nr_seqs_running 3\nnr_seqs_waiting 0\nprefix_hit_tokens 35\nprefix_miss_tokens 15\n");
+	ui_init(&ui, &plain);
+	for (i = 0; i < 2 * HISTORY_MAX + 1; i++)
+		history_add(&ui.history, now, old);
+	say(now, FILE_vmstat, "nr_seqs_running 6\nnr_seqs_waiting 0\nprefix_hit_tokens 5\nprefix_miss_tokens 5\n");
+	history_add(&ui.history, now, old);
+	ck_assert_int_eq(frame_init(&f, 40, 30), 0);
+	ck_assert_int_eq(history_draw(&f, 2, &ui.history), 2 + NR_HISTS);
+	/* 2112K of 4096K are used; 3 of the most, 6, run. */
+	ck_assert_int_eq(strncmp(f.ch + 2 * 30, "Used     51.6%", 14), 0);
+	ck_assert_int_eq(f.ch[2 * 30 + 29], 4);
+	ck_assert_int_eq(strncmp(f.ch + 3 * 30, "Running   6.0 ", 14), 0);
+	ck_assert_int_eq(f.ch[3 * 30 + 29], 8);
+	ck_assert_int_eq(f.ch[3 * 30 + 28], 4);
+	ck_assert_int_eq(f.ch[3 * 30 + 15], 4);
+	ck_assert_int_eq(strncmp(f.ch + 4 * 30, "Waiting   0.0 ", 14), 0);
+	ck_assert_int_eq(f.ch[4 * 30 + 29], ' ');
+	ck_assert_int_eq(strncmp(f.ch + 5 * 30, "Tok/s     100 ", 14), 0);
+	/* No lookup in this sample; 3 of 4 tokens were found in those before it. */
+	ck_assert_int_eq(strncmp(f.ch + 6 * 30, "Hits        - ", 14), 0);
+	ck_assert_int_eq(f.ch[6 * 30 + 29], ' ');
+	ck_assert_int_eq(f.ch[6 * 30 + 28], 6);
+	frame_free(&f);
+	/* Three lines each; and none where there is no room. */
+	ck_assert_int_eq(frame_init(&f, 50, 30), 0);
+	ck_assert_int_eq(history_draw(&f, 0, &ui.history), 3 * NR_HISTS);
+	ck_assert_int_eq(f.ch[2 * 30 + 29], 8);
+	ck_assert_int_eq(f.ch[1 * 30 + 29], 4);
+	ck_assert_int_eq(f.ch[29], ' ');
+	frame_free(&f);
+	ck_assert_int_eq(frame_init(&f, 24, 30), 0);
+	ck_assert_int_eq(history_draw(&f, 7, &ui.history), 7);
+	frame_free(&f);
+}
+END_TEST
 
 /* Any key at any size, also without an answer: nothing is written outside the frame. */
 START_TEST(test_any_key_at_any_size)
@@ -383,7 +484,7 @@ START_TEST(test_mark_and_line)
 	ck_assert(ui.send);
 	ui.send = false;
 	/* The limit of the column that lines are sorted by. */
-	type(&ui, ">>s");
+	type(&ui, ">>>s");
 	ck_assert_str_eq(ui.line, "domain/chat/memory.min ");
 	type(&ui, "\x1b" "/ch");
 	ck_assert_str_eq(ui.filter, "ch");
@@ -420,10 +521,14 @@ static Suite *kvtop_suite(void)
 	tcase_add_test(tc, test_figures_are_short);
 	tcase_add_test(tc, test_rates);
 	tcase_add_test(tc, test_rows);
+	tcase_add_test(tc, test_used_is_without_cache);
+	tcase_add_test(tc, test_tokens);
 	tcase_add_test(tc, test_areas);
 	tcase_add_test(tc, test_order_and_filter);
 	tcase_add_test(tc, test_map);
 	tcase_add_test(tc, test_map_of_many);
+	tcase_add_test(tc, test_mark_has_no_holes);
+	tcase_add_test(tc, test_history);
 	tcase_add_loop_test(tc, test_any_key_at_any_size, 0, 4);
 	tcase_add_test(tc, test_mark_and_line);
 	suite_add_tcase(s, tc);
