@@ -783,6 +783,11 @@ FIGURES := $(patsubst %.fig,%.svg,$(wildcard Documentation/figures/*.fig))
 $(FIGURES): %.svg: %.fig .ci/figure.awk
 	$(call say,GEN,$@)
 	$(Q)awk -f .ci/figure.awk $< >$@
+# .ci/screenshot makes the source of this one.
+SCREENS := $(patsubst %.screen,%.svg,$(wildcard Documentation/figures/*.screen))
+$(SCREENS): %.svg: %.screen .ci/screen.awk
+	$(call say,GEN,$@)
+	$(Q)awk -f .ci/screen.awk $< >$@
 Documentation/abi-reference.md: .ci/abi-reference.awk tests/data/uapi-layout.txt include/uapi/kvmm.h
 	$(call say,GEN,$@)
 	$(Q)awk -f $^ >$@
@@ -790,7 +795,7 @@ CORE_MAP := kvmm/core/ROOMS $(sort $(wildcard kvmm/core/*/*.c))
 Documentation/core-files.md: .ci/core-map.awk $(CORE_MAP)
 	$(call say,GEN,$@)
 	$(Q)awk -f $^ >$@
-pages: $(FIGURES) Documentation/abi-reference.md Documentation/core-files.md
+pages: $(FIGURES) $(SCREENS) Documentation/abi-reference.md Documentation/core-files.md
 	@:
 
 BIN_PROGS  := $(filter $(B)/kvctl $(B)/kvrt $(B)/kvtop,$(PROGS))

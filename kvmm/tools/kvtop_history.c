@@ -13,8 +13,8 @@
 
 #define LABEL		8
 #define VALUE		7	/* columns of the newest value */
-#define ROOM_LOW	32	/* lines of a screen with one line for each value */
-#define ROOM_HIGH	48	/* with three lines */
+#define ROOM_LOW	28	/* lines of a screen with one line for each value */
+#define ROOM_HIGH	44	/* with three lines */
 
 #define x(name, title, top, attr) title,
 static const char * const titles[NR_HISTS] = { KVTOP_HISTORY(x) };

@@ -67,16 +67,19 @@ out=$(awk -f .ci/core-map.awk kvmm/core/ROOMS "$work/mem/one.c" 2>&1 >/dev/null)
 check 'a head that names another file' says 'one.c:3: not " \* one.c - "'
 
 # ---- pictures
-for fig in "$figures"/*.fig; do
+for fig in "$figures"/*.fig "$figures"/*.screen; do
 	name=${fig##*/}
-	made figure "$fig"
+	case $name in
+	*.fig)	made figure "$fig" ;;
+	*)	made screen "$fig" ;;
+	esac
 	check "$name is drawn" rc_is 0
-	check "${name%.fig}.svg is current: make pages" cmp "$work/made" "${fig%.fig}.svg"
-	check "${name%.fig}.svg is in a page" grep -qF "/${name%.fig}.svg)" <<<"$(sed 's,(figures,(/figures,' \
+	check "${name%.*}.svg is current: make pages" cmp "$work/made" "${fig%.*}.svg"
+	check "${name%.*}.svg is in a page" grep -qF "/${name%.*}.svg)" <<<"$(sed 's,(figures,(/figures,' \
 		"$KVMM_TOP"/README.md "$KVMM_TOP"/Documentation/*.md)"
-	check "${name%.fig}.svg has a title" grep -q '<title>..*</title>' "$work/made"
+	check "${name%.*}.svg has a title" grep -q '<title>..*</title>' "$work/made"
 done
-check 'each picture has a source' [ "$(ls "$figures" | sed -n 's/\.svg$//p')" = "$(ls "$figures" | sed -n 's/\.fig$//p')" ]
+check 'each picture has a source' [ "$(ls "$figures" | sed -n 's/\.svg$//p')" = "$(ls "$figures" | sed -n 's/\.fig$//p; s/\.screen$//p')" ]
 if command -v xmllint >/dev/null; then
 	run xmllint --noout "$figures"/*.svg
 	check 'pictures are XML' rc_is 0
@@ -98,6 +101,22 @@ undrawn 'a text past the border' 'text 150 20 left past the border' '"past the b
 undrawn 'a kind that is none' 'box 10 10 60 30 server x' 'no kind is called server'
 undrawn 'a thing that is none' 'circle 10 10 5' 'what is "circle"'
 undrawn 'a line with one end' 'arrow 10 10' 'a line has two ends'
+
+# A screen: its colours, marks and bars; what it cannot draw is a complaint.
+printf 'A & B\n\e[1m\e[36mbold\e[0;7m mark<\e[0m\e[39m \342\226\204\n' >"$work/x.screen"
+made screen "$work/x.screen"
+check 'a screen is drawn' rc_is 0
+out=$(cat "$work/made")
+check 'a screen: its title' says '^<title>A &amp; B</title>$'
+check 'a screen: a colour' says '<text x="8" .*fill="#5fd7ff" font-weight="bold" textLength="32">bold</text>'
+check 'a screen: a mark' says '^<rect x="40" y="17" width="48" '
+check 'a screen: half a bar' says 'd="M96 34h8v-8\.5h-8z"'
+printf 'title\n\e[2J\n' >"$work/x.screen"
+made screen "$work/x.screen"
+check 'a screen with another escape' says "^$work/x.screen:2: a"
+printf 'title\n\e[95mx\n' >"$work/x.screen"
+made screen "$work/x.screen"
+check 'a screen with another colour' says "^$work/x.screen:2: no such escape: 95"
 
 # ---- the form of all pages
 for name in README.md Documentation/*.md Documentation/measurements/*.md; do
