@@ -118,9 +118,20 @@ Q := @
 else
 Q :=
 endif
+# On a terminal the lines of a build of all programs follow each other in one place, with
+# their number and the number of all, which a make that only counts them finds.
+COUNTING :=
+said = $(eval SAID += x)$(words $(SAID))
+count_all = $(shell env -u MAKEFLAGS $(MAKE) --no-print-directory -n $(MAKEOVERRIDES) COUNTING=1 all \
+	    2>/dev/null | grep -c '^: said')
+nr_all = $(or $(NR_ALL),$(eval NR_ALL := $(count_all))$(NR_ALL))
 # $(call say,CC,name): the short line of a quiet build
 ifneq ($(findstring s,$(filter-out --%,$(firstword -$(MAKEFLAGS)))),)
 say = @:
+else ifneq ($(COUNTING),)
+say = @: said
+else ifeq ($(V)$(MAKE_TERMOUT:%=t)$(or $(MAKECMDGOALS),all),0tall)
+say = @printf '\033[K  %4s of %s  %-7s %s\r' $(said) $(nr_all) '$(1)' '$(2)'
 else ifeq ($(V),0)
 say = @printf '  %-7s %s\n' '$(1)' '$(2)'
 else
@@ -296,7 +307,7 @@ $(B)/.flags: FLAGS_TEXT := $(CC_LINE) | $(KERN_CFLAGS) | $(TEST_CFLAGS) | $(valu
 $(B)/.sources: FLAGS_TEXT := $(filter-out $(UNIT_SRCS) $(IT_SRCS) $(BENCH_SRCS) $(FUZZ_SRCS) $(PRELOAD_SRCS), \
 			       $(PROG_SRCS) $(TEST_SRCS)) $(STANDIN_CXX) $(STANDIN_CU)
 $(B)/.nvcc: FLAGS_TEXT := $(if $(NVCC),$(NVCC) $(CUDA_ARCHS)) $(CUDA_SRCS)
-$(B)/.flags $(B)/.sources $(B)/.nvcc: FORCE
+$(B)/.flags $(B)/.sources $(B)/.nvcc: $(if $(COUNTING),,FORCE)
 	@mkdir -p $(@D)
 	@echo '$(subst ','\'',$(FLAGS_TEXT))' | cmp -s - $@ || \
 		echo '$(subst ','\'',$(FLAGS_TEXT))' >$@
@@ -594,7 +605,7 @@ TEST_PROGS += $(GPU_PROGS)
 FORCE:
 
 all: $(PROGS) $(LIBKVMM)
-	@:
+	@$(if $(SAID),printf '\033[K  BUILT   %s files\n' $(words $(SAID)),:)
 
 tests: $(TEST_PROGS) docs
 	@:

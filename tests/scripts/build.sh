@@ -71,6 +71,31 @@ check "the program runs" "$tree/build/kvmm"
 check "programs without a main are left out" says_not kvrt
 in_tree
 check "nothing to do the second time" test -z "$out"
+
+# On a terminal: one line with the number of the file and of all, also with -j.
+on_terminal()
+{
+	run script -qec "make -C '$tree' --no-print-directory $*" /dev/null
+	out=$(tr '\r' '\n' <<<"$out" | sed 's/\o33\[K//; /^$/d')
+}
+
+nr=$(find "$tree/build" -name '*.o' -o -name '*.a' -o -name kvmm -type f | wc -l)
+on_terminal clean
+on_terminal -j2
+check "a terminal: builds" rc_is 0
+check "a terminal: the first of all" says "^ +1 of $nr  CC  "
+check "a terminal: the last of all" says "^ +$nr of $nr  [A-Z]+  "
+check "a terminal: the sum" last_line_is "  BUILT   $nr files"
+check "a terminal: no other lines" test "$(grep -cvE '^ +[0-9]+ of |BUILT' <<<"$out")" = 0
+touch "$tree/kvmm/main.c"
+on_terminal all
+check "a terminal: the second time only the files to do" says '^ +1 of 2  CC      kvmm/main.o'
+on_terminal all
+check "a terminal: nothing to do" test -z "$out"
+on_terminal -B -s
+check "a terminal: silent" test -z "$out"
+on_terminal -B V=1
+check "a terminal: whole commands" says 'gcc.* .*kvmm/main.c'
 in_tree V=1 CFLAGS=-O1
 check "other flags compile anew" says 'gcc.* -O1 .*kvmm/main.c'
 in_tree CFLAGS=-O1

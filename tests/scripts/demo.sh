@@ -45,14 +45,18 @@ for ((i = 0; i < 200; i++)); do
 done
 port=$(sed -n 's/.*listening on http:\/\/127.0.0.1:\([0-9]*\),.*/\1/p' "$work/other")
 
-run env TMPDIR="$work/tmp" KVMM_DEMO_PORT="$port" "$demo" "$KVMM_BUILD"
+# At 100 columns no line wraps; words of the model are as wide as kvrt ask makes them.
+run env TMPDIR="$work/tmp" KVMM_DEMO_PORT="$port" COLUMNS=100 "$demo" "$KVMM_BUILD"
 check 'exit code' rc_is 0
+check 'no line wraps' [ -z "$(awk 'length > 100' <<<"$out")" ]
 check 'the port that is taken' says "Port $port is taken by another program"
 check 'the port that is not' says '^  listening on http://127\.0\.0\.1:[0-9]+$'
-check 'the area' says '/area: swap area of 31M, of 32M: whole extents of [0-9]+[KM] behind a header of 1M$'
+joined=$(tr -d '\n' <<<"$out")
+check 'the area' grep -qE '/area: swap area of 31M, of 32M: whole extents of [0-9]+[KM] behind a header of 1M ' <<<"$joined"
 for i in 1.1 1.2 2.1 2.2 3.1 3.2; do
 	check "text of sample $i" says "^\\[$i\\] .*[a-z]"
 done
+check 'the domain in the middle of it' says '^ +ID +TENANT .* USED +CACHED .* NAME$'
 check 'the domain in the middle of it' says '^ +0 +0 +1 .* demo-model$'
 check 'the area in the middle of it' says '/area +file +31744 +[1-9]'
 for key in seq_fork pgcow preempt_swap pswpout pswpin swap_restore preempt_recompute recompute_tokens; do
@@ -63,6 +67,8 @@ check 'the cache, by HTTP' says '^cached tokens: 45 of 46 prompt tokens \(98 %\)
 check 'the cache, in another process' says '^cached tokens: 45 of 46 .* computed 1,'
 check 'the walkers' says '^ok$'
 check 'curl asks that server' says "curl -N http://127.0.0.1:[0-9]+/v1/completions "
+check 'where to look on: kvtop' says '^    build/kvtop  |/kvtop  '
+check 'where to look on: chat' says '/kvrt chat http://127\.0\.0\.1:[0-9]+$'
 check 'for that model' says '"model": "demo-model"'
 check 'no remark of the shell' says_not '(demo|demo.sh): line [0-9]+|Terminated|Killed'
 check 'no error' says_not '(error|warning):'
