@@ -26,4 +26,8 @@ void tool_refused(const char *path, bool changes, char *text, size_t len);
 int __must_check tool_view_path(const char *socket, const char *tenant,
 				char path[KV_VIEW_PATH_MAX]);
 
+/* all.c: the run directories of all daemons of this machine.  Return: their number */
+int __must_check tool_daemons(const char *where, char ***dirs);
+void tool_daemons_free(char **dirs);
+
 #endif /* KVMM_TOOLS_ASK_H */

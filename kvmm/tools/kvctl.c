@@ -98,6 +98,29 @@ static const struct kv_program program = {
 	.more		= print_commands,
 };
 
+/* No daemon is at the usual place: are there others beside it? */
+static void no_daemon(const struct kvctl *k)
+{
+	char **dirs = NULL, **d;
+	size_t len;
+
+	if (k->opts.all || tool_daemons(k->opts.socket, &dirs) < 0)
+		dirs = NULL;
+	/* The directory itself may have the socket of a daemon that was killed. */
+	for (d = dirs; d && *d; d++) {
+		len = strlen(*d);
+		if (strncmp(*d, k->path, len) || k->path[len] != '/')
+			break;
+	}
+	if (d && *d)
+		pr_err("%s: no daemon is here; directories of daemons are beside it: give --all, or one of them, like --socket %s",
+		       k->path, *d);
+	else
+		pr_err("%s: no daemon is here: start kvmm-hold, or name its directory with --socket",
+		       k->path);
+	tool_daemons_free(dirs);
+}
+
 int kvctl_report(const struct kvctl *k, int err)
 {
 	char why[KV_VIEW_PATH_MAX + 160];
@@ -110,8 +133,7 @@ int kvctl_report(const struct kvctl *k, int err)
 			pr_err("%s: no tenant %s is here: give it to kvmm-hold with --tenant; one that has a dir= is found by --socket and that directory",
 			       k->path, k->opts.tenant);
 		else
-			pr_err("%s: no daemon is here: start kvmm-hold, or name its directory with --socket",
-			       k->path);
+			no_daemon(k);
 		return EX_UNAVAILABLE;
 	case -EACCES:
 	case -EPERM:
@@ -356,6 +378,42 @@ static int no_command(struct kvctl *k, const char *name)
 	return EX_USAGE;
 }
 
+/* Run the command at one of several daemons, below the name of its directory. */
+static int run_at(struct kvctl *k, const struct command *c, char **argv,
+		  const char *dir, bool first)
+{
+	int err = tool_view_path(dir, k->opts.tenant, k->path);
+
+	if (err)
+		return err;
+	kvctl_json_of(dir);
+	if (!k->opts.json)
+		printf("%s==> %s <==\n", first ? "" : "\n", dir);
+	fflush(stdout);
+	k->begun = false;
+	return c->run(k, argv);
+}
+
+/* Run the command at all daemons; the exit code is that of the first failure. */
+static int run_all(struct kvctl *k, const struct command *c, char **argv)
+{
+	char **dirs;
+	int nr = tool_daemons(k->opts.socket, &dirs), ret = 0, err, i;
+
+	if (nr <= 0) {
+		pr_err("%s: no daemon is here, nor in a directory beside it with a dash and a word behind its name: start kvmm-hold, or name one of them with --socket",
+		       k->path);
+		tool_daemons_free(dirs);
+		return EX_UNAVAILABLE;
+	}
+	for (i = 0; i < nr; i++) {
+		err = run_at(k, c, argv, dirs[i], !i);
+		ret = ret ? ret : err;
+	}
+	tool_daemons_free(dirs);
+	return ret;
+}
+
 static int run(struct kvctl *k, int argc, char **argv)
 {
 	const struct command *c;
@@ -375,7 +433,7 @@ static int run(struct kvctl *k, int argc, char **argv)
 		       c->name, *c->args ? " " : "", c->args);
 		return EX_USAGE;
 	}
-	return c->run(k, argv + 1);
+	return k->opts.all ? run_all(k, c, argv + 1) : c->run(k, argv + 1);
 }
 
 int main(int argc, char **argv)

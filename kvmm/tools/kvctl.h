@@ -18,6 +18,8 @@
 	  "run directory of the daemon, or a socket in it (default $KVMM_RUNDIR, else $XDG_RUNTIME_DIR/kvmm, else /tmp/kvmm-UID; /run/kvmm for root, and for users without a daemon there); $KVMM_SOCKET, the attach socket of clients, is not looked at") \
 	x(str, tenant, "tenant", NULL, 0, 0, "NAME",			\
 	  "show the view of a --tenant of the daemon: view.sock in the directory NAME beside the daemon's own") \
+	x(flag, all, "all", NULL, 0, 0, NULL,				\
+	  "run the command at each daemon of the machine: those of the run directory and of others that have its name, a dash and a word, as /run/kvmm-0") \
 	x(uint, timeout, "timeout", "10", 1, 86400, "SECONDS",		\
 	  "longest silence of the daemon; for wait and swapoff, the longest wait") \
 	x(size, size, "size", "0", 0, 1ull << 62, "SIZE",		\
@@ -74,6 +76,8 @@ int cmd_wait(struct kvctl *k, char **argv);
 json_t *kvctl_json_string(const char *s, size_t len);
 json_t *kvctl_json(const char *path, const struct seq_file *m);
 int kvctl_print_json(json_t *v);
+/* Give all later values the run directory of their daemon. */
+void kvctl_json_of(const char *rundir);
 
 /* kvctl_show.c: commands that read.  Return: exit code. */
 int cmd_status(struct kvctl *k, char **argv);

@@ -310,11 +310,23 @@ json_t *kvctl_json(const char *path, const struct seq_file *m)
 	}
 }
 
+static const char *json_rundir;
+
+void kvctl_json_of(const char *rundir)
+{
+	json_rundir = rundir;
+}
+
 /* kvctl_print_json() - print and release @v; an exit code */
 int kvctl_print_json(json_t *v)
 {
-	int err = v ? json_dumpf(v, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY |
-				 JSON_ENSURE_ASCII) : -1;
+	int err;
+
+	if (v && json_rundir)
+		v = json_pack("{s:o, s:o}", "rundir", kvctl_json_string(
+			      json_rundir, strlen(json_rundir)), "value", v);
+	err = v ? json_dumpf(v, stdout, JSON_INDENT(2) | JSON_ENCODE_ANY |
+			     JSON_ENSURE_ASCII) : -1;
 
 	json_decref(v);
 	if (!err && putchar('\n') != EOF && !fflush(stdout))

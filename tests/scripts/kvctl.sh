@@ -21,7 +21,8 @@ stop_daemon()
 	wait "$daemon" 2>/dev/null
 	daemon=
 }
-trap 'stop_daemon KILL; rm -rf "$work"' EXIT
+others=()
+trap 'stop_daemon KILL; [ -z "${others[*]}" ] || kill -KILL "${others[@]}"; rm -rf "$work"' EXIT
 
 one_line()	{ [ -n "$out" ] && [ "$out" = "${out##*$'\n'}" ]; }
 is()		{ [ "$out" = "$1" ]; }
@@ -361,6 +362,42 @@ check 'another socket of the daemon' rc_is 0
 ln -s "$KVMM_RUNDIR/attach.sock" "$work/link"
 fails 'the attach socket by another name' 76 'no view socket of kvmm: name view.sock' \
 	--socket "$work/link" ls
+
+# ---- several daemons, as of kvmm@.service: run, run-2 and run-10
+run "$kvctl" --all cat sys/vm/pool_bytes
+check '--all: one daemon' is "==> $KVMM_RUNDIR <=="$'\n4194304'
+for n in 2 10; do
+	mkdir -m 700 "$KVMM_RUNDIR-$n"
+	KVMM_RUNDIR=$KVMM_RUNDIR-$n "$KVMM_BUILD/kvmm" --pool-size ${n}M --extent-size 256K >>"$work/log" 2>&1 &
+	others+=($!)
+	run "$kvctl" --timeout 10 --socket "$KVMM_RUNDIR-$n" wait
+	check "daemon $n answers" rc_is 0
+done
+mkdir "$KVMM_RUNDIR-none" "${KVMM_RUNDIR}way"
+run "$kvctl" --all cat sys/vm/pool_bytes
+check '--all: all of them, in the order of their numbers' is "==> $KVMM_RUNDIR <=="$'\n4194304\n'"
+==> $KVMM_RUNDIR-2 <=="$'\n2097152\n'"
+==> $KVMM_RUNDIR-10 <=="$'\n10485760'
+run "$kvctl" --all status
+check '--all: a block for each' test "$(grep -cE '^pool +(4.0|2.0|10)M$' <<<"$out")" = 3
+run "$kvctl" --all --json check
+check '--all: JSON names the daemon' test "$(grep -cE "^  \"rundir\": \"$KVMM_RUNDIR(-2|-10)?\",\$" <<<"$out")" = 3
+run "$kvctl" --socket "$KVMM_RUNDIR-10" --all cat sys/vm/pool_bytes
+check '--all: beside the directory of --socket' is "==> $KVMM_RUNDIR-10 <=="$'\n10485760'
+run "$kvctl" --socket "$KVMM_RUNDIR-10/view.sock" --all cat sys/vm/pool_bytes
+check '--all: beside the socket of --socket' is "==> $KVMM_RUNDIR-10 <=="$'\n10485760'
+run "$kvctl" --all cat nothing
+check '--all: a failure' rc_is 1
+mkdir -p "$work/x" && ln -s "$KVMM_RUNDIR-10" "$work/x/run-1"
+fails 'others beside it' 69 "x/run: no daemon is here; .* --all, .* --socket $work/x/run-1\$" \
+	--socket "$work/x/run" ls
+fails '--all, none' 69 'no daemon is here, nor in a directory beside it' --socket /nowhere/else --all ls
+kill -KILL "${others[0]}"
+wait "${others[0]}" 2>/dev/null
+run "$kvctl" --all cat sys/vm/pool_bytes
+check '--all: one is dead' rc_is 69
+check '--all: one is dead: which' says "run-2/view.sock: no daemon is here"
+check '--all: the others answer' test "$(grep -cE '^(4194304|10485760)$' <<<"$out")" = 2
 
 # ---- a stopped daemon, and a dead one
 kill -STOP "$daemon"
