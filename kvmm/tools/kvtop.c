@@ -134,6 +134,29 @@ static bool sort_column(struct ui *ui, const char *title)
 	return false;
 }
 
+/*
+ * Find the daemons of this machine, for the key that shows the next one.  If the usual
+ * directory has none, the first of the others is shown.  Return: exit code.
+ */
+static int find_daemons(struct ui *ui, const struct kvtop_opts *o, char *path)
+{
+	char other[KV_VIEW_PATH_MAX];
+	int nr = tool_daemons(o->socket, &ui->dirs), i, err;
+
+	for (i = 0; i < nr; i++) {
+		err = tool_view_path(ui->dirs[i], o->tenant, other);
+		if (err)
+			return err;
+		if (!strcmp(path, other))
+			break;
+	}
+	if (nr <= 0 || (i == nr && o->socket))
+		return 0;
+	ui->nr_dirs = (u32)nr;
+	ui->daemon = i < nr ? (u32)i : 0;
+	return i < nr ? 0 : tool_view_path(ui->dirs[0], o->tenant, path);
+}
+
 int main(int argc, char **argv)
 {
 	char path[KV_VIEW_PATH_MAX], why[256];
@@ -166,5 +189,9 @@ int main(int argc, char **argv)
 		pr_err("here is no terminal: give --batch or --once");
 		return EX_USAGE;
 	}
-	return kvtop_screen(&ui, path, &o);
+	err = find_daemons(&ui, &o, path);
+	if (!err)
+		err = kvtop_screen(&ui, path, &o);
+	tool_daemons_free(ui.dirs);
+	return err;
 }

@@ -316,6 +316,8 @@ enum ui_mode { MODE_VIEW, MODE_HELP, MODE_FILTER, MODE_SET };
  * @line:    line that is being typed; @filter is in effect
  * @message: result of the last command, until a key is pressed
  * @rows:    rows of the last drawing, for the keys
+ * @dirs:    run directories of the daemons of the machine
+ * @daemon:  the one that is shown
  */
 struct ui {
 	enum kvtop_view	view;
@@ -338,6 +340,9 @@ struct ui {
 	bool		send;		/* @line is to be sent */
 	struct kvtop_rows rows;
 	struct history	history;
+	char		**dirs;
+	u32		nr_dirs;
+	u32		daemon;
 };
 
 void ui_init(struct ui *ui, const struct kvtop_opts *o);
@@ -375,7 +380,7 @@ struct poller;
 
 /**
  * poller_start() - start the thread
- * @path: path of the view socket; must stay valid
+ * @path: path of the view socket
  *
  * Return: the poller, or NULL with errno set.
  */
@@ -386,6 +391,8 @@ int poller_fd(const struct poller *p);
 /* Set the files to ask for; a change takes a sample at once */
 void poller_want(struct poller *p, u32 files, u32 client, double interval,
 		 bool paused);
+/* Ask the daemon at @path from now on; no sample of another one is handed over */
+void poller_turn(struct poller *p, const char *path);
 /* Return: the newest sample, which the caller must free, or NULL */
 struct sample *poller_take(struct poller *p);
 /* Send a request to the admin socket, one at a time.  -EBUSY */

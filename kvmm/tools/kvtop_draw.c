@@ -217,6 +217,19 @@ static int draw_rates(struct frame *f, int row, const struct sample *now,
 	return row + 1;
 }
 
+/* Which of several daemons is shown: "kvmm-3 (4 of 8) ", in place of its process. */
+static int draw_which(struct frame *f, int col, const struct ui *ui)
+{
+	const char *slash = strrchr(ui->dirs[ui->daemon], '/');
+
+	if (f->cols < WIDE)
+		return frame_printf(f, 0, col, AT_TITLE, "%u/%u ",
+				    ui->daemon + 1, ui->nr_dirs);
+	return frame_printf(f, 0, col, AT_TITLE, "%s (%u of %u) ",
+			    slash ? slash + 1 : ui->dirs[ui->daemon],
+			    ui->daemon + 1, ui->nr_dirs);
+}
+
 static int draw_title(struct frame *f, const struct ui *ui,
 		      const struct sample *s)
 {
@@ -228,6 +241,8 @@ static int draw_title(struct frame *f, const struct ui *ui,
 	if (s->tenant)
 		col = frame_printf(f, 0, col, AT_TITLE, "tenant %s ",
 				   status_of(s, "Tenant", a, sizeof(a)));
+	else if (ui->nr_dirs > 1)
+		col = draw_which(f, col, ui);
 	else if (wide)
 		col = frame_printf(f, 0, col, AT_TITLE, "%s pid %s ",
 				   status_of(s, "Backend", a, 32),

@@ -49,6 +49,7 @@
 	x('/',		"/",	"show only lines that have a text", do_filter) \
 	x(KEY_ESCAPE,	"Esc",	"show all lines again", do_escape)	\
 	x('s',		"s",	"change a limit, as kvctl set does: edit PATH VALUE, then Enter", do_set) \
+	x('n',		"n",	"the next daemon, if the machine has several", do_daemon) \
 	x(' ',		"Space", "stop looking, and go on", do_pause)	\
 	x('+',		"+",	"look half as often",	do_slower)	\
 	x('-',		"-",	"look twice as often",	do_faster)	\
@@ -201,6 +202,12 @@ static void do_help(struct ui *ui)
 }
 
 static void do_quit(struct ui *ui)	{ ui->quit = true; }
+
+static void do_daemon(struct ui *ui)
+{
+	if (ui->nr_dirs)
+		ui->daemon = (ui->daemon + 1) % ui->nr_dirs;
+}
 
 const struct kvtop_key kvtop_keys[] = {
 #define x(code, name, help, run) { code, name, help, run },

@@ -26,11 +26,13 @@
  * @wake:   signalled when the thread must act at once
  * @event:  descriptor: readable when there is a sample or an answer
  * @kick:   take a sample at once
+ * @path:   view socket of the daemon that is shown
  * @req:    request to send; "": none
+ * @req_path: view socket of the daemon that it is for
  * @done:   @refused and @answer are valid
  */
 struct poller {
-	const char	*path;
+	char		path[KV_VIEW_PATH_MAX];
 	u32		timeout_ms;
 	pthread_t	thread;
 	pthread_mutex_t	lock;
@@ -47,6 +49,7 @@ struct poller {
 	bool		refused;
 	struct sample	*fresh;
 	char		req[KV_ADMIN_REQ];
+	char		req_path[KV_VIEW_PATH_MAX];
 	char		answer[KV_ADMIN_TEXT];
 };
 
@@ -86,12 +89,13 @@ static void send_request(struct poller *p)
 	struct kv_admin a = {
 		.path = path, .timeout_ms = p->timeout_ms, .fd = -1,
 	};
-	char req[KV_ADMIN_REQ];
+	char req[KV_ADMIN_REQ], view[KV_VIEW_PATH_MAX];
 	int err;
 
 	strcpy(req, p->req);
+	strcpy(view, p->req_path);
 	pthread_mutex_unlock(&p->lock);
-	err = kv_admin_path(p->path, path, sizeof(path));
+	err = kv_admin_path(view, path, sizeof(path));
 	if (!err)
 		err = kv_admin_ask(&a, req);
 	pthread_mutex_lock(&p->lock);
@@ -110,15 +114,22 @@ static void send_request(struct poller *p)
 static void take_sample(struct poller *p)
 {
 	u32 files = p->files, client = p->client;
+	char path[KV_VIEW_PATH_MAX];
 	struct sample *s;
 
+	strcpy(path, p->path);
 	pthread_mutex_unlock(&p->lock);
 	s = sample_new();
 	if (s)
-		sample_take(s, p->path, p->timeout_ms, files, client);
+		sample_take(s, path, p->timeout_ms, files, client);
 	pthread_mutex_lock(&p->lock);
 	if (!s)
 		return;
+	/* Another daemon is shown meanwhile. */
+	if (strcmp(path, p->path)) {
+		sample_free(s);
+		return;
+	}
 	sample_free(p->fresh);
 	p->fresh = s;
 	tell(p);
@@ -180,7 +191,7 @@ struct poller *poller_start(const char *path, u32 timeout_ms, double interval)
 
 	if (!p)
 		return NULL;
-	p->path = path;
+	snprintf(p->path, sizeof(p->path), "%s", path);
 	p->timeout_ms = timeout_ms;
 	p->interval = interval;
 	p->files = FILES_ALWAYS;
@@ -231,6 +242,17 @@ void poller_want(struct poller *p, u32 files, u32 client, double interval,
 	pthread_mutex_unlock(&p->lock);
 }
 
+void poller_turn(struct poller *p, const char *path)
+{
+	pthread_mutex_lock(&p->lock);
+	snprintf(p->path, sizeof(p->path), "%s", path);
+	sample_free(p->fresh);
+	p->fresh = NULL;
+	p->kick = true;
+	pthread_cond_signal(&p->wake);
+	pthread_mutex_unlock(&p->lock);
+}
+
 struct sample *poller_take(struct poller *p)
 {
 	struct sample *s;
@@ -255,6 +277,7 @@ int poller_send(struct poller *p, const char *req)
 		err = -ENAMETOOLONG;
 	if (!err) {
 		strcpy(p->req, req);
+		strcpy(p->req_path, p->path);
 		p->busy = true;
 		pthread_cond_signal(&p->wake);
 	}

@@ -21,6 +21,7 @@
 
 #include <kvmm/log.h>
 
+#include "kvmm/tools/ask.h"
 #include "kvmm/tools/kvtop.h"
 
 #define WAKE_MS		1000
@@ -218,8 +219,27 @@ static void take_keys(struct ui *ui, struct poller *p, const struct shown *s)
 	}
 }
 
-static void loop(struct ui *ui, struct poller *p)
+/* Show another daemon: nothing of the last one stays. */
+static void turn(struct ui *ui, struct poller *p, struct shown *s,
+		 const char *tenant)
 {
+	char path[KV_VIEW_PATH_MAX];
+	u32 i;
+
+	if (tool_view_path(ui->dirs[ui->daemon], tenant, path))
+		return;
+	poller_turn(p, path);
+	sample_free(s->now);
+	sample_free(s->old);
+	s->now = s->old = NULL;
+	ui->history.nr = 0;
+	for (i = 0; i < NR_VIEWS; i++)
+		ui->key[i] = UINT64_MAX;
+}
+
+static void loop(struct ui *ui, struct poller *p, const char *tenant)
+{
+	u32 daemon = ui->daemon;
 	struct shown s = { NULL, NULL };
 	struct pollfd fds[] = {
 		{ .fd = STDIN_FILENO, .events = POLLIN },
@@ -236,6 +256,9 @@ static void loop(struct ui *ui, struct poller *p)
 		if (fds[0].revents & (POLLHUP | POLLERR))
 			break;
 		take_keys(ui, p, &s);
+		if (ui->daemon != daemon)
+			turn(ui, p, &s, tenant);
+		daemon = ui->daemon;
 		take_news(ui, p, &s);
 	}
 	sample_free(s.now);
@@ -264,7 +287,7 @@ int kvtop_screen(struct ui *ui, const char *path, const struct kvtop_opts *o)
 	p = poller_start(path, o->timeout * 1000, ui->interval);
 	if (p) {
 		terminal_begin();
-		loop(ui, p);
+		loop(ui, p, o->tenant);
 		poller_stop(p);
 	}
 	endwin();

@@ -308,6 +308,28 @@ key q
 see 'quit, whatever the daemon does' '^exit code 0$'
 kill -CONT "$daemon"
 
+# ---- a second daemon: a key shows it, and nothing of the first
+mkdir -m 700 "$KVMM_RUNDIR-2"
+KVMM_RUNDIR=$KVMM_RUNDIR-2 "$KVMM_BUILD/kvmm" --adopt off --pool-size 32M --extent-size 1M >>"$work/log" 2>&1 &
+clients+=($!)
+run "$kvctl" --timeout 20 --socket "$KVMM_RUNDIR-2" wait
+tm respawn-pane -k -t top "$kvtop --interval 0.1; exec cat"
+see 'daemons: the usual one' '^kvmm run \(1 of 2\)  domains 0 .* every 0\.1s$'
+check 'daemons: its pool' says '^Device .* used of 64\.0M  '
+key n
+see 'daemons: the next one' '^kvmm run-2 \(2 of 2\)  domains 0 .* every 0\.1s$'
+check 'daemons: its pool' says '^Device .* used of 32\.0M  '
+key s C-u 'pool/gpu0/size 8M' Enter
+see 'daemons: set at the one that is shown' '^pool/gpu0: size is set to 8192 kB of 32768 kB'
+key n
+see 'daemons: the first again' '^kvmm run \(1 of 2\)  '
+check 'daemons: its pool again' says '^Device .* used of 64\.0M  '
+tm respawn-pane -k -t top "KVMM_RUNDIR=$work/no $kvtop --interval 0.1; exec cat"
+see 'daemons: none' 'no daemon answers'
+mv "$KVMM_RUNDIR-2" "$work/no-2"
+tm respawn-pane -k -t top "KVMM_RUNDIR=$work/no $kvtop --interval 0.1; exec cat"
+see 'daemons: only one that is beside the usual place' '^kvmm host pid .*  every 0\.1s$'
+
 # ---- without colours, and terminals that cannot show the screen
 tm respawn-pane -k -t top "NO_COLOR=1 $kvtop --interval 0.1; exec cat"
 see 'NO_COLOR' '^kvmm host pid'

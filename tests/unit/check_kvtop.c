@@ -383,6 +383,30 @@ START_TEST(test_mark_has_no_holes)
 }
 END_TEST
 
+/* The key of the next daemon goes around; the title says which one is shown. */
+START_TEST(test_daemons)
+{
+	static char *dirs[] = { (char *)"/run/kvmm-0", (char *)"/run/kvmm-1", NULL };
+	struct frame f;
+	struct ui ui;
+
+	ui_init(&ui, &plain);
+	ui_key(&ui, 'n');
+	ck_assert_uint_eq(ui.daemon, 0);
+	ui.dirs = dirs;
+	ui.nr_dirs = 2;
+	ui_key(&ui, 'n');
+	ck_assert_uint_eq(ui.daemon, 1);
+	ck_assert_int_eq(frame_init(&f, 24, 100), 0);
+	draw_screen(&f, &ui, now, old);
+	ck_assert_ptr_nonnull(strstr(f.ch, "kvmm kvmm-1 (2 of 2)  domains "));
+	frame_free(&f);
+	ui_key(&ui, 'n');
+	ck_assert_uint_eq(ui.daemon, 0);
+	rows_free(&ui.rows);
+}
+END_TEST
+
 /* The lines of history: their place on the screen, and the levels of their bars. */
 START_TEST(test_history)
 {
@@ -528,6 +552,7 @@ static Suite *kvtop_suite(void)
 	tcase_add_test(tc, test_map);
 	tcase_add_test(tc, test_map_of_many);
 	tcase_add_test(tc, test_mark_has_no_holes);
+	tcase_add_test(tc, test_daemons);
 	tcase_add_test(tc, test_history);
 	tcase_add_loop_test(tc, test_any_key_at_any_size, 0, 4);
 	tcase_add_test(tc, test_mark_and_line);
