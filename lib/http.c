@@ -171,6 +171,20 @@ static int read_authorization(struct reading *r, struct span v)
 	return 0;
 }
 
+static int read_origin(struct reading *r, struct span v)
+{
+	r->h->origin = v.p;
+	r->h->origin_len = v.n;
+	return 0;
+}
+
+static int read_asked(struct reading *r, struct span v)
+{
+	r->h->asked = v.p;
+	r->h->asked_len = v.n;
+	return 0;
+}
+
 static int read_host(struct reading *r, struct span v)
 {
 	if (r->hosts++)
@@ -189,6 +203,8 @@ static const struct {
 	{ "X-Request-Id",	read_id },
 	{ "Authorization",	read_authorization },
 	{ "Host",		read_host },
+	{ "Origin",		read_origin },
+	{ "Access-Control-Request-Headers", read_asked },
 };
 
 static int read_header(struct reading *r, struct span line)
@@ -496,12 +512,16 @@ const char *http_status_text(int status)
 
 void http_write_head(struct text *t, const struct http_answer *a)
 {
-	text_printf(t, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\n", a->status,
-		    http_status_text(a->status), a->type);
-	if (a->length >= 0)
+	const bool content = a->status != 204;
+
+	text_printf(t, "HTTP/1.1 %d %s\r\n", a->status,
+		    http_status_text(a->status));
+	if (content)
+		text_printf(t, "Content-Type: %s\r\n", a->type);
+	if (content && a->length >= 0)
 		text_printf(t, "Content-Length: %lld\r\n",
 			    (long long)a->length);
-	else if (!a->http10)
+	else if (content && !a->http10)
 		text_puts(t, "Transfer-Encoding: chunked\r\n");
 	if (a->id && *a->id)
 		text_printf(t, "X-Request-Id: %s\r\n", a->id);

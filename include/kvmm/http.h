@@ -25,6 +25,7 @@ enum http_method {
 /* Statuses of this server's answers, with their names. */
 #define HTTP_STATUSES(x)						\
 	x(200, "OK")							\
+	x(204, "No Content")						\
 	x(400, "Bad Request")						\
 	x(401, "Unauthorized")						\
 	x(404, "Not Found")						\
@@ -51,6 +52,8 @@ enum http_method {
  * @length:     of the body, 0 without one
  * @id:         X-Request-Id if it may be repeated in the answer, else ""
  * @bearer:     the token of "Authorization: Bearer", or NULL; @bearer_len bytes
+ * @origin:     Origin, or NULL; @origin_len bytes
+ * @asked:      Access-Control-Request-Headers, or NULL; @asked_len bytes
  */
 struct http_head {
 	enum http_method	method;
@@ -64,6 +67,10 @@ struct http_head {
 	char			id[HTTP_ID_MAX + 1];
 	const char		*bearer;
 	size_t			bearer_len;
+	const char		*origin;
+	size_t			origin_len;
+	const char		*asked;
+	size_t			asked_len;
 };
 
 /**
@@ -115,7 +122,7 @@ const char *http_status_text(int status);
 
 /**
  * struct http_answer - the head of an answer
- * @type:    of the content
+ * @type:    of the content; an answer with status 204 has none, and no length
  * @length:  of the body; -1: in chunks, or up to the end of the connection
  * @http10:  http_head.http10 of the request
  * @close:   the connection ends after the answer

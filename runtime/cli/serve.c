@@ -10,6 +10,7 @@
 #include <kvmm/notify.h>
 
 #include "runtime/cli/cli.h"
+#include "runtime/server/cors.h"
 #include "runtime/server/server.h"
 
 #define BODIES		16u	/* whole bodies that may be in memory at once */
@@ -37,6 +38,8 @@
 	  "serve only requests with KEY or another key that is given (default $KVRT_API_KEY, else all)") \
 	x(str, api_key_file, "api-key-file", NULL, 0, 0, "FILE",	\
 	  "likewise, one key a line, KEY or NAME:KEY; the log has the name of the key of a request") \
+	x(list, origins, "allow-origin", NULL, 0, 0, "ORIGIN",		\
+	  "pages that may use the server from a browser, scheme://host[:port], or * for all; may be given several times") \
 	x(str, chat_template, "chat-template", "auto", 0, 0, "auto|plain|FILE", \
 	  "auto is the model's own; plain is the built-in one, each message's text and an empty line; else a file with a template") \
 	x(uint, max_requests, "max-requests", "512", 1, 1 << 20, "N",	\
@@ -391,6 +394,23 @@ static int key_list(const struct serve_opts *o, struct keys *keys)
 	return ret == -EIO ? EX_IOERR : ret == -ENOMEM ? EX_OSERR : EX_USAGE;
 }
 
+/* Return: 0, or EX_USAGE after one line on stderr. */
+static int origin_list(const struct serve_opts *o, struct server_opts *so)
+{
+	u32 i;
+
+	for (i = 0; i < o->origins.nr; i++) {
+		if (cors_is_origin(o->origins.s[i]))
+			continue;
+		pr_err("--allow-origin %.100s: give the origin of a page as a browser sends it, in small letters and without a path: https://chat.example.org, or * for all pages",
+		       o->origins.s[i]);
+		return EX_USAGE;
+	}
+	so->origins = o->origins.s;
+	so->nr_origins = o->origins.nr;
+	return 0;
+}
+
 static void fill(const struct serve_opts *o, struct server_opts *so)
 {
 	so->host = o->host;
@@ -422,6 +442,8 @@ static int serve(const struct serve_opts *o, char **argv, int nr,
 		ret = model_list(o, argv, nr, m);
 	if (!ret)
 		ret = key_list(o, keys);
+	if (!ret)
+		ret = origin_list(o, &so);
 	if (ret)
 		return ret;
 	fill(o, &so);

@@ -200,6 +200,19 @@ static int marked_render(struct field_ctx *c, const json_t *both,
 	return ret;
 }
 
+/* Further variables of the template: a new reference, or NULL. */
+static json_t *more_get(const struct field_ctx *c)
+{
+	json_t *more = c->template_kwargs ? json_copy(c->template_kwargs) :
+					    json_object();
+
+	if (c->effort && json_object_set(more, "reasoning_effort", c->effort)) {
+		json_decref(more);
+		return NULL;
+	}
+	return more;
+}
+
 int chat_text_make(struct field_ctx *c, const json_t *messages,
 		   struct chat_text *t)
 {
@@ -217,8 +230,7 @@ int chat_text_make(struct field_ctx *c, const json_t *messages,
 	list = messages_get(c, messages);
 	if (!list)
 		return -1;
-	both = json_pack("{s:o, s:O?}", "messages", list, "more",
-			 c->template_kwargs);
+	both = json_pack("{s:o, s:o}", "messages", list, "more", more_get(c));
 	ret = both ? marked_render(c, both, t) :
 	      api_fail(c->err, 503, "", "out_of_memory", "no memory");
 	json_decref(both);

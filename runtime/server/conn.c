@@ -266,20 +266,25 @@ static void conn_write_head(struct conn *c, int status, const char *type,
 	struct http_answer a = {
 		.status = status, .type = type, .length = length,
 		.http10 = c->req.head.http10, .id = c->req.head.id,
-		.headers = headers,
 	};
-	struct text t = { 0 };
+	struct text t = { 0 }, more = { 0 };
 
 	/* Without a length the end of the connection is the end of the body. */
 	if (a.http10 && length < 0)
 		c->req.head.keep_alive = false;
 	a.close = !c->req.head.keep_alive || c->loop->draining;
+	if (c->loop->ops->headers)
+		c->loop->ops->headers(c->loop, &c->req.head, &more);
+	text_puts(&more, headers ? headers : "");
+	text_add(&more, "", 1);
+	a.headers = more.p;
 	http_write_head(&t, &a);
-	if (t.failed)
+	if (t.failed || more.failed)
 		conn_kill(c);
 	else
 		conn_write(c, t.p, t.len);
 	text_free(&t);
+	text_free(&more);
 	c->status = status;
 	tally(&c->loop->status[status / 100], 1);
 }

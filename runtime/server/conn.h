@@ -63,11 +63,14 @@ struct http_request {
 
 /**
  * struct loop_ops - the server's callbacks
+ * @headers: write headers that every answer to the request @h has; may be NULL
  * @request: answer the request now, or conn_own() it
  * @refuse:  write the body of an answer that refuses input or a request
  * @ended:   the request was answered, or its client has gone
  */
 struct loop_ops {
+	void	(*headers)(struct loop *l, const struct http_head *h,
+			   struct text *t);
 	void	(*request)(struct loop *l, struct conn *c,
 			   const struct http_request *r);
 	void	(*refuse)(struct text *t, int status, const char *code,

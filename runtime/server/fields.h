@@ -5,10 +5,11 @@
  * The one list.  The parser, the table in the documentation and the test that
  * compares the two are made from it.  A field that is not supported is refused
  * by its name unless it is null or asks for the behaviour that this server has
- * anyway (its neutral value): no field is ever ignored.
+ * anyway (its neutral value).  Only a field that changes no text is ignored.
  *
  *	yes(name, kinds, text)		read by field_NAME() of params.c, or of
  *					sampling.c
+ *	hint(name, kinds, form, text)	ignored, but refused in another form
  *	no(name, kinds, neutral, text)	refused except for its neutral value
  */
 #ifndef RUNTIME_SERVER_FIELDS_H
@@ -25,10 +26,8 @@
 	x(one,		"1")						\
 	x(off,		"false")					\
 	x(on,		"true")						\
-	x(bool,		"true, false")					\
 	x(empty,	"empty")					\
 	x(text,		"text")						\
-	x(auto,		"auto")						\
 	x(any,		"auto, none")
 
 enum field_neutral {
@@ -37,7 +36,24 @@ enum field_neutral {
 #undef x
 };
 
-#define API_FIELDS(yes, no)						\
+/* Forms of hints, and how documentation and errors write them; some are words. */
+#define FIELD_FORMS(x)							\
+	x(string,	false,	"a string")				\
+	x(flag,		false,	"true or false")			\
+	x(object,	false,	"an object")				\
+	x(strings,	false,	"an object of up to 16 strings, with names of up to 64 and values of up to 512 characters") \
+	x(tier,		true,	"auto, default, flex, scale, priority, fast") \
+	x(level,	true,	"low, medium, high")			\
+	x(effort,	true,	"none, minimal, low, medium, high, xhigh, max") \
+	x(retention,	true,	"in_memory, 24h")
+
+enum field_form {
+#define x(name, words, text) FORM_##name,
+	FIELD_FORMS(x)
+#undef x
+};
+
+#define API_FIELDS(yes, hint, no)					\
 	yes(model, API_BOTH, "name of the model; may be left out where there is one")	\
 	yes(prompt, API_COMPLETION, "a string, strings, token ids, or lists of token ids") \
 	yes(messages, API_CHAT, "roles system, developer, user, assistant; contents are strings or parts of type text") \
@@ -55,13 +71,24 @@ enum field_neutral {
 	yes(ignore_eos, API_BOTH, "go on when the model says that the text ends") \
 	yes(skip_special_tokens, API_BOTH, "false: special tokens appear in the text") \
 	yes(stream, API_BOTH, "server-sent events")			\
-	yes(stream_options, API_BOTH, "include_usage, continuous_usage_stats; only with stream") \
+	yes(stream_options, API_BOTH, "include_usage, continuous_usage_stats, include_obfuscation (ignored); only with stream") \
 	yes(echo, API_COMPLETION, "the text begins with the prompt")	\
 	yes(add_special_tokens, API_BOTH, "whether a text gets a BOS token in front; true for completions, false for chat, because the template has one") \
 	yes(add_generation_prompt, API_CHAT, "false: the text does not end where an answer begins; true by default") \
 	yes(chat_template_kwargs, API_CHAT, "an object: more variables for the model's chat template") \
-	yes(user, API_BOTH, "a string; not used")			\
-	yes(safety_identifier, API_CHAT, "a string; not used")		\
+	yes(reasoning_effort, API_CHAT, "none, minimal, low, medium, high, xhigh, max: a variable of the chat template, without effect where the template has none") \
+	hint(user, API_BOTH, string, "")				\
+	hint(safety_identifier, API_BOTH, string, "")			\
+	hint(metadata, API_BOTH, strings, "")				\
+	hint(store, API_BOTH, flag, "nothing is stored")		\
+	hint(service_tier, API_BOTH, tier, "there is one; see priority") \
+	hint(prompt_cache_key, API_BOTH, string, "prefixes are found without; see cache_salt") \
+	hint(prompt_cache_retention, API_BOTH, retention, "the daemon decides what stays cached; see priority") \
+	hint(prompt_cache_options, API_BOTH, object, "likewise")	\
+	hint(prediction, API_CHAT, object, "nothing is predicted: the text is the same") \
+	hint(verbosity, API_CHAT, level, "no chat template has it")	\
+	hint(parallel_tool_calls, API_CHAT, flag, "there are no tools")	\
+	hint(include_reasoning, API_CHAT, flag, "reasoning is a part of the text") \
 	yes(priority, API_BOTH, "lower is served earlier and preempted later; 0 by default") \
 	yes(cache_salt, API_BOTH, "prompts share cached blocks only under the same salt") \
 	yes(request_id, API_BOTH, "becomes part of the answer's id")	\
@@ -85,7 +112,6 @@ enum field_neutral {
 	yes(early_stopping, API_BOTH, "of beam search: false, true or \"never\"") \
 	no(tools, API_CHAT, empty, "")					\
 	no(tool_choice, API_CHAT, any, "")				\
-	no(parallel_tool_calls, API_CHAT, bool, "")			\
 	no(functions, API_CHAT, empty, "the older tools")		\
 	no(function_call, API_CHAT, any, "the older tool_choice")	\
 	no(response_format, API_BOTH, text, "")				\
@@ -94,19 +120,11 @@ enum field_neutral {
 	no(guided_regex, API_BOTH, null, "")				\
 	no(guided_choice, API_BOTH, null, "")				\
 	no(guided_grammar, API_BOTH, null, "")				\
-	no(reasoning_effort, API_CHAT, null, "")			\
-	no(include_reasoning, API_CHAT, bool, "")			\
 	no(thinking_token_budget, API_CHAT, null, "")			\
-	no(verbosity, API_CHAT, null, "")				\
 	no(modalities, API_CHAT, text, "")				\
 	no(audio, API_CHAT, null, "")					\
-	no(prediction, API_CHAT, null, "")				\
 	no(web_search_options, API_CHAT, null, "")			\
-	no(metadata, API_CHAT, empty, "")				\
-	no(store, API_CHAT, off, "nothing is stored")			\
-	no(service_tier, API_CHAT, auto, "")				\
-	no(prompt_cache_key, API_CHAT, null, "prefixes are found without; see cache_salt") \
-	no(prompt_cache_retention, API_CHAT, null, "")			\
+	no(moderation, API_CHAT, null, "")				\
 	no(spaces_between_special_tokens, API_BOTH, on, "")		\
 	no(truncate_prompt_tokens, API_BOTH, null, "")			\
 	no(truncation_side, API_BOTH, null, "")				\
@@ -140,6 +158,7 @@ enum field_neutral {
  * @any_length: no prompt is too long or too short
  * @generation_prompt: see add_generation_prompt
  * @template_kwargs: see chat_template_kwargs, or NULL
+ * @effort:     see reasoning_effort, or NULL
  */
 struct field_ctx {
 	const struct api_model	*m;
@@ -159,17 +178,29 @@ struct field_ctx {
 	bool			any_length;
 	bool			generation_prompt;
 	json_t			*template_kwargs;
+	json_t			*effort;
+};
+
+/* What is done with a field. */
+enum field_use {
+	FIELD_NO,
+	FIELD_HINT,
+	FIELD_YES,
 };
 
 /**
  * struct field - one line of the list
- * @read: reads the field; NULL: it is not supported
+ * @read:    reads a field that is in use
+ * @form:    of a hint
+ * @neutral: the accepted value of a field that is not supported
  */
 struct field {
 	const char		*name;
 	u32			kinds;
+	enum field_use		use;
 	int			(*read)(struct field_ctx *c, const char *name,
 					const json_t *v);
+	enum field_form		form;
 	enum field_neutral	neutral;
 	const char		*text;
 };
@@ -179,9 +210,11 @@ extern const u32 api_nr_fields;
 
 #define field_yes(name, kinds, text) \
 	int field_##name(struct field_ctx *c, const char *key, const json_t *v);
+#define field_hint(...)
 #define field_no(...)
-API_FIELDS(field_yes, field_no)
+API_FIELDS(field_yes, field_hint, field_no)
 #undef field_yes
+#undef field_hint
 #undef field_no
 
 /* Read a value: 0, or -1 with an error that names @key. */
@@ -191,6 +224,10 @@ int get_u32(struct field_ctx *c, const char *key, const json_t *v, u32 lo,
 	    u32 hi, u32 *out);
 int get_bool(struct field_ctx *c, const char *key, const json_t *v,
 	     bool *out);
+
+/* field_formed() - check that @v has this form; 0 or -1 with an error */
+int field_formed(struct field_ctx *c, const char *key, const json_t *v,
+		 enum field_form form);
 
 /*
  * sampling_defaults() - take the defaults of the model's generation_config.json

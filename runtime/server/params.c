@@ -115,11 +115,6 @@ int get_bool(struct field_ctx *c, const char *key, const json_t *v,
 	return 0;
 }
 
-static int get_string(struct field_ctx *c, const char *key, const json_t *v)
-{
-	return json_is_string(v) ? 0 : bad(c, key, "a string");
-}
-
 /* ---- fields ---- */
 
 int field_model(struct field_ctx *c, const char *key, const json_t *v)
@@ -335,6 +330,7 @@ int field_stream_options(struct field_ctx *c, const char *key, const json_t *v)
 		return bad(c, key, "an object");
 	c->stream_options = v;
 	json_object_foreach((json_t *)(uintptr_t)v, name, o) {
+		bool any;
 		int ret = 0;
 
 		if (json_is_null(o))
@@ -345,7 +341,10 @@ int field_stream_options(struct field_ctx *c, const char *key, const json_t *v)
 		else if (!strcmp(name, "continuous_usage_stats"))
 			ret = get_bool(c, "stream_options.continuous_usage_stats",
 				       o, &c->p->usage_always);
-		else if (strcmp(name, "include_obfuscation") || !json_is_false(o))
+		else if (!strcmp(name, "include_obfuscation"))
+			ret = get_bool(c, "stream_options.include_obfuscation",
+				       o, &any);
+		else
 			ret = api_fail(c->err, 400, key, "unsupported_parameter",
 				       "stream_options.%.60s is not supported by this server: leave it out",
 				       name);
@@ -381,15 +380,11 @@ int field_chat_template_kwargs(struct field_ctx *c, const char *key,
 	return 0;
 }
 
-int field_user(struct field_ctx *c, const char *key, const json_t *v)
+int field_reasoning_effort(struct field_ctx *c, const char *key,
+			   const json_t *v)
 {
-	return get_string(c, key, v);
-}
-
-int field_safety_identifier(struct field_ctx *c, const char *key,
-			    const json_t *v)
-{
-	return get_string(c, key, v);
+	c->effort = (json_t *)(uintptr_t)v;
+	return field_formed(c, key, v, FORM_effort);
 }
 
 /* Lower numbers go first here, higher ones in the engine. */
@@ -502,6 +497,9 @@ static int judge(struct field_ctx *c)
 	if (c->stream_options && !p->stream)
 		return api_fail(c->err, 400, "stream_options", "invalid_value",
 				"stream_options is only allowed with stream");
+	if (c->effort && json_object_get(c->template_kwargs, "reasoning_effort"))
+		return api_fail(c->err, 400, "reasoning_effort", "invalid_value",
+				"reasoning_effort is given, and chat_template_kwargs has it too: give one of them");
 	if (judge_best_of(c))
 		return -1;
 	if (sampling_params_check(&p->sampling, &why))

@@ -294,11 +294,36 @@ static bool guarded(struct service *svc, struct conn *c,
 	return true;
 }
 
+void route_headers(struct loop *l, const struct http_head *h, struct text *t)
+{
+	const struct service *svc = l->arg;
+
+	cors_headers(&svc->site->cors, h, t);
+}
+
+static const char *methods_of(enum http_method method)
+{
+	return method == HTTP_POST ? "POST" : "GET, HEAD";
+}
+
+/* Answer OPTIONS, to all: a browser asks without the key. */
+static void route_options(struct service *svc, struct conn *c,
+			  const struct http_head *h, const char *methods)
+{
+	struct text t = { 0 };
+
+	text_printf(&t, "Allow: %s, OPTIONS\r\n", methods);
+	cors_preflight(&svc->site->cors, h, methods, &t);
+	text_add(&t, "", 1);
+	conn_reply(c, 204, NULL, t.failed ? NULL : t.p, "", 0);
+	text_free(&t);
+}
+
 static void no_route(struct conn *c, const struct http_head *h,
 		     const struct route *known)
 {
 	struct api_error err;
-	char allow[32];
+	char allow[48];
 
 	if (!known) {
 		api_fail(&err, 404, "", "unknown_url",
@@ -307,8 +332,8 @@ static void no_route(struct conn *c, const struct http_head *h,
 		reply_error(c, NULL, &err);
 		return;
 	}
-	snprintf(allow, sizeof(allow), "Allow: %s\r\n",
-		 known->method == HTTP_POST ? "POST" : "GET, HEAD");
+	snprintf(allow, sizeof(allow), "Allow: %s, OPTIONS\r\n",
+		 methods_of(known->method));
 	api_fail(&err, 405, "", "method_not_allowed", "%s wants %s",
 		 known->path, known->method == HTTP_POST ? "POST" : "GET");
 	reply_error(c, allow, &err);
@@ -330,14 +355,25 @@ void route_request(struct loop *l, struct conn *c,
 		if (!path_is(h, routes[i].path))
 			continue;
 		known = &routes[i];
+		if (method == HTTP_OPTIONS) {
+			route_options(svc, c, h, methods_of(known->method));
+			return;
+		}
 		if (known->method != method)
 			continue;
 		if (!known->guarded || !guarded(svc, c, h))
 			known->fn(svc, c, r);
 		return;
 	}
-	if (method == HTTP_GET && h->path_len > n && !memcmp(h->path, models, n)) {
-		if (!guarded(svc, c, h))
+	if (method == HTTP_OPTIONS && path_is(h, "*")) {
+		route_options(svc, c, h, "GET, HEAD, POST");
+		return;
+	}
+	if (h->path_len > n && !memcmp(h->path, models, n) &&
+	    (method == HTTP_GET || method == HTTP_OPTIONS)) {
+		if (method == HTTP_OPTIONS)
+			route_options(svc, c, h, methods_of(HTTP_GET));
+		else if (!guarded(svc, c, h))
 			model_by_name(svc, c, h->path + n, h->path_len - n);
 		return;
 	}

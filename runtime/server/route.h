@@ -23,6 +23,9 @@
 void route_request(struct loop *l, struct conn *c,
 		   const struct http_request *r);
 
+/* route_headers() - as struct loop_ops.headers */
+void route_headers(struct loop *l, const struct http_head *h, struct text *t);
+
 /* route_refuse() - as struct loop_ops.refuse */
 void route_refuse(struct text *t, int status, const char *code,
 		  const char *why);

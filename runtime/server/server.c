@@ -412,6 +412,7 @@ static int start_threads(struct server *s)
 static int create_loops(struct server *s)
 {
 	static const struct loop_ops ops = {
+		.headers = route_headers,
 		.request = route_request, .refuse = route_refuse,
 		.ended = access_log,
 	};
@@ -463,6 +464,7 @@ static int start(struct server *s)
 		.created = time(NULL), .max_calls = s->o->calls,
 		.max_stream = s->o->stream, .timeout_s = s->o->timeout_s,
 	};
+	cors_init(&s->site.cors, s->o->origins, s->o->nr_origins);
 	err = create_loops(s);
 	if (err)
 		return err;

@@ -34,6 +34,7 @@ struct server_model {
  * @unix_only: listen on that socket alone
  * @loops:     threads with connections, 1 to SERVER_LOOPS_MAX
  * @keys:      the API keys; none: every client is served
+ * @origins:   [@nr_origins], of pages that may use the server from a browser
  * @model:     how to load each model, except for @models' progress
  * @engine:    how to attach
  * @priority:  default priority of requests
@@ -57,6 +58,8 @@ struct server_opts {
 	bool			unix_only;
 	u32			loops;
 	const struct keys	*keys;
+	const char * const	*origins;
+	u32			nr_origins;
 	struct model_opts	model;
 	struct engine_opts	engine;
 	struct conn_limits	limits;

@@ -9,6 +9,7 @@
 
 #include "runtime/server/backend.h"
 #include "runtime/server/conn.h"
+#include "runtime/server/cors.h"
 #include "runtime/server/keys.h"
 #include "runtime/server/metrics.h"
 #include "runtime/server/retry.h"
@@ -39,6 +40,7 @@ struct service;
  * @backends:   [@nr_backends], the models that do the work
  * @services:   [@nr_services], one for each loop
  * @keys:       the API keys; none: every client is served
+ * @cors:       pages that may use the server from a browser
  * @stall_s:    as in struct server_opts
  * @max_calls:  further calls are refused with a time to retry
  * @max_stream: as in struct server_opts
@@ -55,6 +57,7 @@ struct site {
 	u32		nr_services;
 	struct reader	readers[SERVICE_READERS];
 	const struct keys *keys;
+	struct cors	cors;
 	u32		stall_s;
 	s64		created;
 	u32		max_calls;

@@ -106,7 +106,7 @@ static int prepare(enum api_kind kind, const char *body)
 static const char *with(enum api_kind kind, const char *name,
 			const char *value)
 {
-	static char body[1024];
+	static char body[4096];
 
 	snprintf(body, sizeof(body), "{%s, \"%s\": %s}",
 		 kind == API_CHAT ?
@@ -148,14 +148,20 @@ static const char *neutral_json(enum field_neutral n)
 	case NEUTRAL_one:	return "1";
 	case NEUTRAL_off:	return "false";
 	case NEUTRAL_on:	return "true";
-	case NEUTRAL_bool:	return "true";
 	case NEUTRAL_empty:	return "[]";
 	case NEUTRAL_text:	return "{\"type\": \"text\"}";
-	case NEUTRAL_auto:	return "\"auto\"";
 	case NEUTRAL_any:	return "\"none\"";
 	}
 	return "null";
 }
+
+/* 64 characters of two bytes, and one string more than metadata may have. */
+#define E8	"\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+#define E64	E8 E8 E8 E8 E8 E8 E8 E8
+#define SEVENTEEN							\
+	"{\"a\":\"\",\"b\":\"\",\"c\":\"\",\"d\":\"\",\"e\":\"\",\"f\":\"\"," \
+	"\"g\":\"\",\"h\":\"\",\"i\":\"\",\"j\":\"\",\"k\":\"\",\"l\":\"\"," \
+	"\"m\":\"\",\"n\":\"\",\"o\":\"\",\"p\":\"\",\"q\":\"\"}"
 
 static const enum api_kind kinds[] = { API_COMPLETION, API_CHAT };
 
@@ -169,7 +175,7 @@ START_TEST(test_unsupported_fields)
 			refused(kinds[k], f->name, "1", f->name);
 			continue;
 		}
-		if (f->read)
+		if (f->use != FIELD_NO)
 			continue;
 		accepted(kinds[k], f->name, "null");
 		accepted(kinds[k], f->name, neutral_json(f->neutral));
@@ -181,7 +187,7 @@ START_TEST(test_unsupported_fields)
 }
 END_TEST
 
-/* Valid and invalid values of every supported field. */
+/* Valid and invalid values of every supported field, and of every hint. */
 static const struct {
 	const char	*name;
 	const char	*good[8];
@@ -217,8 +223,23 @@ static const struct {
 	{ "add_special_tokens", { "true", "false" }, { "1" } },
 	{ "add_generation_prompt", { "true", "false" }, { "1" } },
 	{ "chat_template_kwargs", { "{}", "{\"a\": [1]}" }, { "1", "[]" } },
-	{ "user", { "\"me\"" }, { "1" } },
+	{ "user", { "\"me\"", "\"\"" }, { "1", "{}" } },
 	{ "safety_identifier", { "\"me\"" }, { "1" } },
+	{ "metadata", { "{}", "{\"a\": \"b\", \"c\": \"\"}", "{\"" E64 "\": \"" E64 "\"}" },
+	  { "1", "[]", "\"a\"", "{\"a\": 1}", "{\"a\": null}", "{\"e" E64 "\": \"\"}",
+	    "{\"a\": \"" E64 E64 E64 E64 E64 E64 E64 E64 "e\"}", SEVENTEEN } },
+	{ "store", { "true", "false" }, { "1", "\"true\"" } },
+	{ "service_tier", { "\"auto\"", "\"flex\"", "\"fast\"" },
+	  { "1", "\"aut\"", "\"auto,\"", "\"\"", "\"auto, default\"" } },
+	{ "prompt_cache_key", { "\"k\"" }, { "1", "[]" } },
+	{ "prompt_cache_retention", { "\"in_memory\"", "\"24h\"" }, { "\"1h\"", "24" } },
+	{ "prompt_cache_options", { "{\"mode\": \"explicit\"}" }, { "1", "\"a\"" } },
+	{ "prediction", { "{\"type\": \"content\", \"content\": \"a\"}" }, { "\"a\"", "[]" } },
+	{ "verbosity", { "\"low\"", "\"high\"" }, { "\"loud\"", "1" } },
+	{ "parallel_tool_calls", { "true", "false" }, { "1" } },
+	{ "include_reasoning", { "true" }, { "0" } },
+	{ "reasoning_effort", { "\"none\"", "\"minimal\"", "\"max\"" },
+	  { "\"hard\"", "\"\"", "2", "\"low\", \"chat_template_kwargs\": {\"reasoning_effort\": \"low\"}" } },
 	{ "priority", { "0", "-1000000", "100" }, { "101", "1.5", "\"1\"" } },
 	{ "cache_salt", { "\"s\"" }, { "\"\"", "1", "\"a/b\"", "\"a@b\"", "\"a\\\\b\"" } },
 	{ "request_id", { "\"abc-1\"" }, { "\"\"", "1", "\"a b\"", "\"\\n\"" } },
@@ -311,7 +332,7 @@ START_TEST(test_supported_fields)
 	const struct field *f = &api_fields[_i];
 	u32 e, k, i;
 
-	if (!f->read)
+	if (f->use == FIELD_NO)
 		return;
 	for (e = 0; e < ARRAY_SIZE(examples); e++)
 		if (!strcmp(examples[e].name, f->name))
@@ -327,6 +348,48 @@ START_TEST(test_supported_fields)
 		if (examples[e].good[0])
 			accepted(kinds[k], f->name, "null");
 	}
+}
+END_TEST
+
+/* The fields of OpenAI's client for Python, version 3.57.0. */
+#define OF_BOTH								\
+	"model frequency_penalty logit_bias logprobs max_tokens n presence_penalty seed stop stream " \
+	"stream_options temperature top_p user "
+static const struct {
+	enum api_kind	kind;
+	const char	*names;
+} openai[] = {
+	{ API_COMPLETION, OF_BOTH "prompt best_of echo suffix" },
+	{ API_CHAT, OF_BOTH "messages audio function_call functions max_completion_tokens metadata modalities moderation parallel_tool_calls prediction prompt_cache_key prompt_cache_options prompt_cache_retention reasoning_effort response_format safety_identifier service_tier store tool_choice tools top_logprobs verbosity web_search_options" },
+};
+
+/* The list has every field of OpenAI's API. */
+START_TEST(test_fields_of_openai)
+{
+	const char *name;
+	size_t n;
+	u32 i;
+
+	for (name = openai[_i].names; *name; name += n + strspn(name + n, " ")) {
+		n = strcspn(name, " ");
+		for (i = 0; i < api_nr_fields; i++)
+			if (strlen(api_fields[i].name) == n &&
+			    !memcmp(api_fields[i].name, name, n) &&
+			    api_fields[i].kinds & openai[_i].kind)
+				break;
+		ck_assert_msg(i < api_nr_fields, "no %.*s", (int)n, name);
+	}
+}
+END_TEST
+
+START_TEST(test_stream_options)
+{
+	accepted(API_CHAT, "stream_options", "{\"include_usage\": true, \"include_obfuscation\": true}, \"stream\": true");
+	accepted(API_CHAT, "stream_options", "{\"include_obfuscation\": false}, \"stream\": true");
+	refused(API_CHAT, "stream_options", "{\"include_obfuscation\": 1}, \"stream\": true",
+		"stream_options.include_obfuscation");
+	refused(API_CHAT, "stream_options", "{\"include_more\": true}, \"stream\": true",
+		"stream_options");
 }
 END_TEST
 
@@ -598,6 +661,21 @@ START_TEST(test_other_templates)
 }
 END_TEST
 
+/* The effort is a variable: a template that has none of that name gives the same. */
+START_TEST(test_effort)
+{
+	static const char low[] = USER_SAYS("hi") ",\"reasoning_effort\":\"low\"}";
+
+	template_set("{{ messages[0].content }}{{ more }}");
+	rendered_ids(low, "hi", 0);
+	template_set("{{ messages[0].content }}{{ more }}{{ reasoning_effort }}");
+	rendered_ids(USER_SAYS("hi") "}", "hi", 0);
+	rendered_ids(low, "hilow", 0);
+	rendered_ids(USER_SAYS("hi") ",\"reasoning_effort\":\"max\",\"chat_template_kwargs\":{\"more\":\"!\"}}",
+		     "hi!max", 0);
+}
+END_TEST
+
 /* Special tokens that a user spells out are text, wherever the template puts them. */
 START_TEST(test_no_forged_turns)
 {
@@ -849,6 +927,8 @@ static void add_tests(TCase *tc)
 	tcase_add_loop_test(tc, test_supported_fields, 0, nr);
 	tcase_add_loop_test(tc, test_best_of_and_beams, 0,
 			    (int)ARRAY_SIZE(together));
+	tcase_add_loop_test(tc, test_fields_of_openai, 0, (int)ARRAY_SIZE(openai));
+	tcase_add_test(tc, test_stream_options);
 	tcase_add_test(tc, test_unknown_field);
 	tcase_add_loop_test(tc, test_no_bodies, 0, (int)ARRAY_SIZE(no_bodies));
 	tcase_add_test(tc, test_deep_body);
@@ -861,6 +941,7 @@ static void add_tests(TCase *tc)
 	tcase_add_test(tc, test_chat_template);
 	tcase_add_test(tc, test_bad_chats);
 	tcase_add_test(tc, test_other_templates);
+	tcase_add_test(tc, test_effort);
 	tcase_add_test(tc, test_no_forged_turns);
 	tcase_add_test(tc, test_template_refuses);
 	tcase_add_test(tc, test_defaults);

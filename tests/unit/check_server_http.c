@@ -109,7 +109,8 @@ START_TEST(test_meaning)
 	static const char head[] =
 		"POST /v1/completions?a=b HTTP/1.1\r\nHost: x\r\n"
 		"Content-Length: 123\r\nConnection: foo , Close\r\n"
-		"X-Request-Id: a-b.c/1\r\nAuthorization: bearer  sk-1 \r\n\r\n";
+		"X-Request-Id: a-b.c/1\r\nAuthorization: bearer  sk-1 \r\n"
+		"origin: http://a.b \r\nAccess-Control-Request-Headers: x, y\r\n\r\n";
 	const char *why;
 	struct http_head h;
 
@@ -126,6 +127,10 @@ START_TEST(test_meaning)
 	ck_assert_str_eq(h.id, "a-b.c/1");
 	ck_assert_uint_eq(h.bearer_len, 4);
 	ck_assert_mem_eq(h.bearer, "sk-1", 4);
+	ck_assert_uint_eq(h.origin_len, strlen("http://a.b"));
+	ck_assert_mem_eq(h.origin, "http://a.b", h.origin_len);
+	ck_assert_uint_eq(h.asked_len, 4);
+	ck_assert_mem_eq(h.asked, "x, y", 4);
 }
 END_TEST
 
@@ -325,6 +330,12 @@ START_TEST(test_answer_heads)
 	http_write_head(&t, &a);
 	text_add(&t, "", 1);
 	ck_assert_ptr_null(strstr(t.p, "chunked"));
+	text_clear(&t);
+	/* An answer without content has neither a type nor a length. */
+	a = (struct http_answer){ .status = 204, .headers = "Allow: GET\r\n" };
+	http_write_head(&t, &a);
+	text_add(&t, "", 1);
+	ck_assert_str_eq(t.p, "HTTP/1.1 204 No Content\r\nAllow: GET\r\n\r\n");
 	text_free(&t);
 }
 END_TEST
