@@ -422,6 +422,7 @@ static int read_options(struct daemon *d, int argc, char **argv)
 	}
 	if (d->setup.opt.check_config)
 		return check_config(d, &config);
+	kv_log_format((enum kv_log_format)d->setup.opt.log_format);
 	if (config.file.path[0])
 		pr_info("options: %s", config.file.path);
 	return -1;

@@ -22,21 +22,16 @@
 #include <kvmm/clock.h>
 #include <kvmm/log.h>
 
+#include "lib/log_form.h"
 #include "lib/log_keep.h"
 
 #define LOG_PATIENCE_MS	50	/* for a reader that is only busy */
 
 static const char *log_program = "kvmm";
 static enum kv_log_level log_max = KV_LOG_INFO;
+static enum kv_log_format log_as = KV_LOG_plain;
 static bool log_nowait;
 static u32 log_lost;
-
-static const char * const log_prefix[] = {
-	[KV_LOG_ERR]	= "error: ",
-	[KV_LOG_WARN]	= "warning: ",
-	[KV_LOG_INFO]	= "",
-	[KV_LOG_DEBUG]	= "debug: ",
-};
 
 static const char * const log_words[] = {
 	[KV_LOG_ERR]	= "err",
@@ -49,6 +44,23 @@ void kv_log_init(const char *program, enum kv_log_level max_level)
 {
 	log_program = program;
 	log_max = max_level;
+}
+
+void kv_log_format(enum kv_log_format format)
+{
+	log_as = format == KV_LOG_auto ? log_form_choose() : format;
+}
+
+bool kv_log_is_json(void)
+{
+	return log_as == KV_LOG_json;
+}
+
+const char *kv_log_format_name(u32 format)
+{
+	static const char * const words[] = { "auto", "text", "json", "journal" };
+
+	return format < ARRAY_SIZE(words) ? words[format] : words[0];
 }
 
 void kv_log_set(enum kv_log_level max_level)
@@ -88,9 +100,9 @@ void kv_log_never_wait(void)
 static bool log_room(void)
 {
 	struct pollfd p = { .fd = STDERR_FILENO, .events = POLLOUT };
-	char line[128];
+	char line[LOG_FORM_MAX], text[64];
 	u32 lost;
-	int len;
+	size_t len;
 
 	if (!log_nowait)
 		return true;
@@ -103,32 +115,48 @@ static bool log_room(void)
 	lost = lost ? __atomic_exchange_n(&log_lost, 0, __ATOMIC_RELAXED) : 0;
 	if (!lost)
 		return true;
-	len = snprintf(line, sizeof(line), "%s: %s%u lines were lost: stderr was not read\n",
-		       log_program, log_prefix[KV_LOG_WARN], lost);
-	return write(STDERR_FILENO, line, len) == len;
+	snprintf(text, sizeof(text), "%u lines were lost: stderr was not read",
+		 lost);
+	len = log_form(line, log_as, KV_LOG_WARN, log_program, "", text);
+	return write(STDERR_FILENO, line, len) == (ssize_t)len;
+}
+
+static __printf(3, 0) void log_write(enum kv_log_level level, const char *more,
+				     const char *fmt, va_list ap)
+{
+	char text[KV_LOG_LINE_MAX], line[LOG_FORM_MAX];
+	size_t len;
+
+	if (vsnprintf(text, sizeof(text), fmt, ap) < 0)
+		text[0] = '\0';
+	log_keep(level, text);
+	if (!log_room())
+		return;
+	len = log_form(line, log_as, level, log_program, more, text);
+	if (write(STDERR_FILENO, line, len) < 0)
+		return;		/* there is no way to report it */
 }
 
 void kv_log(enum kv_log_level level, const char *fmt, ...)
 {
-	char line[KV_LOG_LINE_MAX];
 	va_list ap;
-	int text, len, more;
 
 	if (!kv_log_wants(level))
 		return;
-
-	text = snprintf(line, sizeof(line), "%s: %s", log_program,
-			log_prefix[level]);
 	va_start(ap, fmt);
-	more = vsnprintf(line + text, sizeof(line) - text, fmt, ap);
+	log_write(level, "", fmt, ap);
 	va_end(ap);
-	len = min(text + max(more, 0), (int)sizeof(line) - 2);
-	log_keep(level, line + text);
-	if (!log_room())
+}
+
+void kv_log_with(enum kv_log_level level, const char *more, const char *fmt, ...)
+{
+	va_list ap;
+
+	if (!kv_log_wants(level))
 		return;
-	line[len++] = '\n';
-	if (write(STDERR_FILENO, line, len) < 0)
-		return;		/* there is no way to report it */
+	va_start(ap, fmt);
+	log_write(level, more, fmt, ap);
+	va_end(ap);
 }
 
 bool kv_log_wants(enum kv_log_level level)

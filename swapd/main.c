@@ -263,6 +263,7 @@ int main(int argc, char **argv)
 		return EX_USAGE;
 	}
 	kv_log_init("swapd", (enum kv_log_level)s.opt.log_level);
+	kv_log_format((enum kv_log_format)s.opt.log_format);
 	if (kv_fault_env(text, sizeof(text)) || shim_env(text, sizeof(text))) {
 		pr_err("%s", text);
 		return EX_USAGE;

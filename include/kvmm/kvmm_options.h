@@ -12,6 +12,7 @@
 #include <sysexits.h>
 
 #include <kvmm/config.h>
+#include <kvmm/log.h>
 #include <kvmm/opts.h>
 #include <kvmm/sandbox.h>
 #include <kvmm/swapd_options.h>
@@ -118,7 +119,8 @@ enum kvmm_backend {
 	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\
 	  "a system call outside the list ends the process (on), or the kernel logs it (log); off: kvmm keeps user, capabilities, files and system calls") \
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
-	  "level of the messages on stderr")
+	  "level of the messages on stderr")				\
+	KV_LOG_FORMAT_OPT(x)
 
 struct kvmm_options {
 #define x OPT_FIELD

@@ -21,6 +21,33 @@ enum kv_log_level {
 void kv_log_init(const char *program, enum kv_log_level max_level);
 
 /*
+ * Formats of a line (lib/log_form.c).  The first four are the words of
+ * KV_LOG_FORMAT_OPT, in their order.
+ */
+enum kv_log_format {
+	KV_LOG_auto,		/* journal if stderr is the journal, else text */
+	KV_LOG_text,
+	KV_LOG_json,
+	KV_LOG_journal,
+	KV_LOG_plain,		/* text without the time: until another is set */
+};
+
+/* The option of every program that runs long, for its list of options. */
+#define KV_LOG_FORMAT_OPT(x)						\
+	x(choice, log_format, "log-format", "auto", 0, 0,		\
+	  "auto|text|json|journal",					\
+	  "lines on stderr: text has the time (UTC), json is an object a line, journal has the priorities of systemd; auto: journal if stderr is the journal, else text")
+
+/* kv_log_format() - set the format, before threads exist */
+void kv_log_format(enum kv_log_format format);
+
+/* kv_log_format_name() - the word of the option */
+const char *kv_log_format_name(u32 format);
+
+/* kv_log_is_json() - does a line have the members of kv_log_with()? */
+bool kv_log_is_json(void);
+
+/*
  * For daemons: a reader of stderr that stopped reading (a paused terminal, a
  * pipe that is full) costs lines, not the program.  Set as above.
  */
@@ -39,6 +66,14 @@ int __must_check kv_log_level_parse(const char *word,
 
 /* Write one line; printf's format, without a newline. */
 void kv_log(enum kv_log_level level, const char *fmt, ...) __printf(2, 3);
+
+/**
+ * kv_log_with() - write one line that has more members in JSON
+ * @more: members as JSON, `"status":401,"path":"/"`, less than KV_LOG_LINE_MAX
+ *        bytes; other formats leave them out
+ */
+void kv_log_with(enum kv_log_level level, const char *more, const char *fmt,
+		 ...) __printf(3, 4);
 
 /* kv_log_wants() - would a line of this level be written? */
 bool kv_log_wants(enum kv_log_level level);

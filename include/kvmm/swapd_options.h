@@ -9,6 +9,7 @@
 #ifndef KVMM_SWAPD_OPTIONS_H
 #define KVMM_SWAPD_OPTIONS_H
 
+#include <kvmm/log.h>
 #include <kvmm/opts.h>
 #include <kvmm/sandbox.h>
 #include <kvmm/swapd.h>
@@ -39,7 +40,8 @@
 	x(str, user, "user", NULL, 0, 0, "USER",			\
 	  "user that it changes to when root started it: a name, or UID:GID (default kvmm-swapd if there is such a user, else it stays uid 0 without capabilities)") \
 	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\
-	  "as for kvmm-hold")
+	  "as for kvmm-hold")						\
+	KV_LOG_FORMAT_OPT(x)
 
 #define SWAPD_OWN_OPTIONS(x)						\
 	x(uint, depth_min, "depth-min", "1", 1, SWAPD_DEPTH_MAX, "N",	\

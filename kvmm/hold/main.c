@@ -535,6 +535,8 @@ static int read_options(struct hold *h, int argc, char **argv)
 		return err == -EBADMSG ? EX_CONFIG : EX_USAGE;
 	}
 	wrong = err;
+	if (!wrong && !o->check_config)
+		kv_log_format((enum kv_log_format)o->log_format);
 	err = find_beside("kvmm", h->exe, sizeof(h->exe));
 	if (!err)
 		err = find_beside("swapd", h->swapd, sizeof(h->swapd));
@@ -546,6 +548,7 @@ static int read_options(struct hold *h, int argc, char **argv)
 	h->swap.sandbox = o->sandbox;
 	h->swap.user = o->swapd_user;
 	h->swap.args = h->options.swapd;
+	h->swap.log_format = o->log_format;
 	if (wrong || !o->check_config)
 		return options_args(&h->options);
 	/* kvmm answers --check-config, as it would alone. */

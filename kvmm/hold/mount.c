@@ -42,6 +42,7 @@ void mount_init(struct mount *m, const struct kvmm_options *o,
 	m->old_mask = old_mask;
 	m->sandbox = o->sandbox;
 	m->user = o->proc_user;
+	m->log_format = o->log_format;
 	if (o->socket)
 		err = kv_rundir_socket(o->socket, KV_ATTACH_SOCKET, m->dir,
 				       sizeof(m->dir));
@@ -64,13 +65,13 @@ static void __noreturn mount_exec(const struct mount *m, pid_t parent,
 				  bool unmount)
 {
 	static const char * const sandbox[] = { "on", "log", "off" };
-	char box[32], user[128], metrics[128];
+	char box[32], format[32], user[128], metrics[128];
 	char *argv[] = {
-		(char *)m->exe, (char *)"--dir", (char *)m->dir, box,
+		(char *)m->exe, (char *)"--dir", (char *)m->dir, box, format,
 		(char *)(m->mounts ? "--mount=on" : "--mount=off"), NULL, NULL,
 		NULL,
 	};
-	u32 n = 5;
+	u32 n = 6;
 
 	prctl(PR_SET_PDEATHSIG, SIGKILL);
 	if (getppid() != parent)
@@ -78,6 +79,8 @@ static void __noreturn mount_exec(const struct mount *m, pid_t parent,
 	sigprocmask(SIG_SETMASK, m->old_mask, NULL);
 	snprintf(box, sizeof(box), "--sandbox=%s",
 		 sandbox[min(m->sandbox, (u32)SANDBOX_OFF)]);
+	snprintf(format, sizeof(format), "--log-format=%s",
+		 kv_log_format_name(m->log_format));
 	snprintf(user, sizeof(user), "--user=%s", m->user ? m->user : "");
 	if (m->user)
 		argv[n++] = user;

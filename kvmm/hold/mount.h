@@ -33,6 +33,7 @@ struct mount {
 	u64		start_at;
 	u32		sandbox;
 	const char	*user;
+	u32		log_format;
 	const char	*metrics;
 	const sigset_t	*old_mask;
 	char		exe[4096];

@@ -140,6 +140,8 @@ static void __noreturn swapd_exec(struct swap *sw, pid_t parent,
 		 engine[min(value >> 16 & 0xff, (u64)SWAPD_ENGINE_SYNC)]);
 	snprintf(arg[n++], sizeof(arg[0]), "--sandbox=%s",
 		 sandbox[min(sw->sandbox, (u32)SANDBOX_OFF)]);
+	snprintf(arg[n++], sizeof(arg[0]), "--log-format=%s",
+		 kv_log_format_name(sw->log_format));
 	if (sw->user)
 		snprintf(arg[n++], sizeof(arg[0]), "--user=%s", sw->user);
 	while (sw->args && sw->args[own] && own < KV_CONFIG_OPTS) {

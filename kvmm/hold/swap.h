@@ -51,6 +51,7 @@ struct swap_life {
  * @start_at: earliest next start, in ms
  * @sandbox:  passed on; enum sandbox_mode
  * @user:     passed on; NULL: the default
+ * @log_format: passed on
  * @args:     options to pass on, before those that hold adds; NULL: none
  */
 struct swap {
@@ -72,6 +73,7 @@ struct swap {
 	u64			start_at;
 	u32			sandbox;
 	const char		*user;
+	u32			log_format;
 	char			**args;
 };
 

@@ -295,6 +295,7 @@ int main(int argc, char **argv)
 		return EX_USAGE;
 	}
 	kv_log_init("kvmm-proc", (enum kv_log_level)pf.opt.log_level);
+	kv_log_format((enum kv_log_format)pf.opt.log_format);
 	pf.owner = geteuid();
 	pf.http = -1;
 	n = run(&pf);

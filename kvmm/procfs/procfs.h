@@ -8,6 +8,7 @@
 #include <sys/types.h>
 
 #include <kvmm/addr.h>
+#include <kvmm/log.h>
 #include <kvmm/opts.h>
 #include <kvmm/sandbox.h>
 #include <kvmm/seq.h>
@@ -35,7 +36,8 @@
 	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\
 	  "as for kvmm")						\
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
-	  "what is told on stderr")
+	  "what is told on stderr")					\
+	KV_LOG_FORMAT_OPT(x)
 
 enum pf_mount {
 	PF_MOUNT_ON,

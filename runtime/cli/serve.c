@@ -99,7 +99,8 @@
 	  "most tokens of one prompt in one step, 0: as many as fit")	\
 	CLI_LIMIT_OPTS(x)						\
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
-	  "messages on stderr; requests answered 5xx are logged at warn, 4xx at info, all at debug")
+	  "messages on stderr; requests answered 5xx are logged at warn, 4xx at info, all at debug") \
+	KV_LOG_FORMAT_OPT(x)
 
 struct serve_opts {
 #define x OPT_FIELD
@@ -467,6 +468,7 @@ int cli_serve(int argc, char **argv)
 	if (ret)
 		return max(ret, 0);
 	kv_log_init("kvrt", (enum kv_log_level)options.log_level);
+	kv_log_format((enum kv_log_format)options.log_format);
 	ret = serve(&options, argv, nr, &m, &keys);
 	keys_free(&keys);
 	return ret;

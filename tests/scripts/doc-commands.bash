@@ -21,8 +21,9 @@
 #
 # A command must exit 0 and print the output on the page.  In that output a number
 # stands for any number (0 for 0 only, another one for any that is not 0), blanks for
-# any blanks, "..." for any text in a line, and alone on a line for any lines.  A
-# command that ends with & must print it soon.
+# any blanks, "..." for any text in a line, and alone on a line for any lines.  Pages
+# leave out the time that begins a line of a log.  A command that ends with & must
+# print it soon.
 #
 # All blocks of a page share one shell, in a folder that looks like a clone, with the
 # programs in PATH and a separate run directory; a free port replaces port 8000.  A page
@@ -119,7 +120,7 @@ typed()
 	[ "$doc_want" = - ] || pattern_of "$doc_want"
 	for ((doc_n = 0; doc_n < 600; doc_n++)); do
 		[ "$doc_want" != - ] || break
-		doc_shown=$(<"$doc_out")
+		doc_shown=$(sed -E 's/^[-0-9]{10}T[0-9:.]+Z //' "$doc_out")
 		[[ ${doc_shown//$port/8000}$'\n' =~ $pattern ]] && break
 		[[ $doc_cmd == *'&' ]] || { doc_n=600; break; }
 		sleep 0.05

@@ -29,7 +29,8 @@ trap 'stop_all; rm -rf "$work"' EXIT
 kvrt()		{ "$KVMM_BUILD/kvrt" generate "$@"; }
 one_line()	{ [ -n "$out" ] && [ "$out" = "${out##*$'\n'}" ]; }
 one_summary()	{ [ "$(grep -c 'cached tokens:' <<<"$out")" = 1 ]; }
-logged()	{ grep -qE -- "$1" "$log"; }
+# Without the time, which begins a line of a daemon.
+logged()	{ sed -E 's/^[-0-9]+T[0-9:.]+Z //' "$log" | grep -cE -- "$1" >/dev/null; }
 not_logged()	{ ! logged "$1"; }
 
 # at_last FUNCTION ARG..: wait up to 10 s until it succeeds

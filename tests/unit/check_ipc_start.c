@@ -54,7 +54,7 @@ static int nr_left(void)
 	return nr;
 }
 
-/* Number of log lines that begin with "kvmm: error". */
+/* Number of errors in the log. */
 static int nr_errors(void)
 {
 	char path[128], line[1024];
@@ -64,7 +64,7 @@ static int nr_errors(void)
 	snprintf(path, sizeof(path), "%s/log", d.dir);
 	f = fopen(path, "r");
 	while (f && fgets(line, sizeof(line), f))
-		nr += !strncmp(line, "kvmm: error: ", 13);
+		nr += strstr(line, "kvmm: error: ") != NULL;
 	if (f)
 		fclose(f);
 	return nr;

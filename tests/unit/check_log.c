@@ -1,14 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
-/* check_log.c - an unread stderr costs the daemon lines, but does not block it */
+/*
+ * check_log.c - lines of the log, and a stderr that is not read
+ *
+ * An unread stderr costs the daemon lines, but does not block it.
+ */
 #include <check.h>
 #include <fcntl.h>
+#include <jansson.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <kvmm/log.h>
+
+#include "lib/log_form.h"
 
 #define NR_LINES 1000
 
@@ -83,6 +92,145 @@ START_TEST(test_nobody_is_left)
 }
 END_TEST
 
+/* ---- formats ---- */
+
+/* stderr becomes an empty pipe. */
+static void setup_empty(void)
+{
+	int fd[2];
+
+	ck_assert_int_eq(pipe(fd), 0);
+	ck_assert_int_eq(dup2(fd[1], STDERR_FILENO), STDERR_FILENO);
+	close(fd[1]);
+	reader = fd[0];
+	unsetenv("JOURNAL_STREAM");
+	kv_log_init("prog", KV_LOG_DEBUG);
+}
+
+/* The lines since the last call. */
+static const char *said(void)
+{
+	static char buf[8192];
+	ssize_t n = read(reader, buf, sizeof(buf) - 1);
+
+	ck_assert_int_gt(n, 0);
+	buf[n] = '\0';
+	return buf;
+}
+
+/* The clock of the log: that of time() is some milliseconds behind. */
+static time_t now(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_REALTIME, &t);
+	return t.tv_sec;
+}
+
+/* The rest of a line behind its time, which must be one between @from and now. */
+static const char *behind_time(const char *line, time_t from)
+{
+	struct tm tm = { 0 };
+	const char *p = strptime(line, "%Y-%m-%dT%H:%M:%S.", &tm);
+	time_t at;
+
+	ck_assert_msg(p && strlen(p) >= 4 && p[3] == 'Z', "%s", line);
+	ck_assert_uint_eq(strspn(p, "0123456789"), 3);
+	at = timegm(&tm);
+	ck_assert_msg(at >= from && at <= now(), "%s", line);
+	return p + 4;
+}
+
+START_TEST(test_text)
+{
+	const time_t from = now();
+
+	kv_log_format(KV_LOG_auto);
+	pr_info("one");
+	ck_assert_str_eq(behind_time(said(), from), " prog: one\n");
+	pr_err("two");
+	ck_assert_str_eq(behind_time(said(), from), " prog: error: two\n");
+	kv_log_with(KV_LOG_DEBUG, "\"a\":1", "three %d", 3);
+	ck_assert_str_eq(behind_time(said(), from), " prog: debug: three 3\n");
+}
+END_TEST
+
+/* The journal has the time, and wants a priority. */
+START_TEST(test_journal)
+{
+	const time_t from = now();
+	char name[64];
+	struct stat st;
+
+	ck_assert_int_eq(fstat(STDERR_FILENO, &st), 0);
+	snprintf(name, sizeof(name), "%llu:%llu", (unsigned long long)st.st_dev,
+		 (unsigned long long)st.st_ino);
+	setenv("JOURNAL_STREAM", name, 1);
+	kv_log_format(KV_LOG_auto);
+	pr_err("a");
+	pr_warn("b");
+	pr_info("c");
+	pr_debug("d");
+	ck_assert_str_eq(said(), "<3>prog: a\n<4>prog: b\n<6>prog: c\n<7>prog: d\n");
+	/* Standard error that was redirected is not the journal. */
+	snprintf(name, sizeof(name), "%llu:%llu", (unsigned long long)st.st_dev,
+		 (unsigned long long)st.st_ino + 1);
+	setenv("JOURNAL_STREAM", name, 1);
+	kv_log_format(KV_LOG_auto);
+	pr_info("e");
+	ck_assert_str_eq(behind_time(said(), from), " prog: e\n");
+}
+END_TEST
+
+START_TEST(test_json)
+{
+	const time_t from = now();
+	char *long_text = malloc(20000);
+	json_t *v;
+
+	kv_log_format(KV_LOG_json);
+	ck_assert(kv_log_is_json());
+	kv_log_with(KV_LOG_WARN, "\"status\":401,\"path\":\"/\"",
+		    "a \"b\" \\ \x01\t \xff %s", "\xe2\x82\xac");
+	v = json_loads(said(), 0, NULL);
+	ck_assert_ptr_nonnull(v);
+	ck_assert_uint_eq(json_object_size(v), 6);
+	ck_assert_str_eq(behind_time(json_string_value(json_object_get(v, "time")), from), "");
+	ck_assert_str_eq(json_string_value(json_object_get(v, "level")), "warn");
+	ck_assert_str_eq(json_string_value(json_object_get(v, "program")), "prog");
+	ck_assert_str_eq(json_string_value(json_object_get(v, "message")),
+			 "a \"b\" \\ \x01\t \xef\xbf\xbd \xe2\x82\xac");
+	ck_assert_int_eq(json_integer_value(json_object_get(v, "status")), 401);
+	json_decref(v);
+	/* A message that becomes too long is cut, and the line is JSON still. */
+	ck_assert_ptr_nonnull(long_text);
+	memset(long_text, '\1', 19999);
+	long_text[19999] = '\0';
+	pr_info("%s", long_text);
+	v = json_loads(said(), 0, NULL);
+	ck_assert_ptr_nonnull(v);
+	ck_assert_uint_gt(json_string_length(json_object_get(v, "message")), 100);
+	json_decref(v);
+	free(long_text);
+}
+END_TEST
+
+/* The dates are those of the C library. */
+START_TEST(test_dates)
+{
+	char got[LOG_FORM_TIME], want[LOG_FORM_TIME];
+	struct tm tm;
+	time_t t;
+
+	for (t = 0; t < (time_t)500 * 366 * 86400; t += 7 * 86400 - 1) {
+		ck_assert_ptr_nonnull(gmtime_r(&t, &tm));
+		strftime(want, sizeof(want), "%Y-%m-%dT%H:%M:%S.007Z", &tm);
+		ck_assert_int_eq(log_form_time(got, (u64)t, 7), 24);
+		ck_assert_str_eq(got, want);
+	}
+}
+END_TEST
+
 /* ---- kept lines ---- */
 
 #define KEPT		2u	/* so that readers and writers often meet */
@@ -153,6 +301,14 @@ int main(void)
 	tcase_add_test(tc, test_nobody_reads);
 	tcase_add_test(tc, test_nobody_is_left);
 	tcase_add_test(tc, test_kept_while_written);
+	suite_add_tcase(suite, tc);
+	tc = tcase_create("formats");
+	tcase_set_timeout(tc, 30);
+	tcase_add_checked_fixture(tc, setup_empty, NULL);
+	tcase_add_test(tc, test_text);
+	tcase_add_test(tc, test_journal);
+	tcase_add_test(tc, test_json);
+	tcase_add_test(tc, test_dates);
 	suite_add_tcase(suite, tc);
 	sr = srunner_create(suite);
 	srunner_run_all(sr, CK_NORMAL);
