@@ -134,6 +134,9 @@ bool kvmm_draining(const struct kvmm *k);
 /** kvmm_info() - the daemon's answer at attach: geometry and sizes */
 const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k);
 
+/** kvmm_mapped() - extents of the pool that are mapped in this process */
+u32 kvmm_mapped(const struct kvmm *k);
+
 /**
  * kvmm_pool() - base of the pool's address range in this process
  *

@@ -100,7 +100,9 @@
 	CLI_LIMIT_OPTS(x)						\
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
 	  "messages on stderr; requests answered 5xx are logged at warn, 4xx at info, all at debug") \
-	KV_LOG_FORMAT_OPT(x)
+	KV_LOG_FORMAT_OPT(x)						\
+	x(uint, stats_interval, "stats-interval", "10", 0, 86400, "SECONDS", \
+	  "time between two lines about tokens a second, sequences, cache and pool, while something runs; 0: no such lines")
 
 struct serve_opts {
 #define x OPT_FIELD
@@ -428,6 +430,7 @@ static void fill(const struct serve_opts *o, struct server_opts *so)
 	so->drain_s = o->drain_timeout;
 	so->lost_s = o->lost_timeout;
 	so->stall_s = o->stall_timeout;
+	so->stats_s = o->stats_interval;
 	so->chat_template = o->chat_template;
 }
 

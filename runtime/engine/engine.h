@@ -278,11 +278,15 @@ struct engine_stats {
  * @waiting: sequences without memory: of requests in the queue, not yet
  *           admitted, or preempted
  * @running: sequences that may be in the next step
+ * @extents: extents of the pool that this engine has, cached blocks included
+ * @all_extents: extents of the pool
  * @drained: the daemon refuses new sequences: an operator has drained it
  */
 struct engine_load {
 	u32	waiting;
 	u32	running;
+	u32	extents;
+	u32	all_extents;
 	bool	drained;
 };
 

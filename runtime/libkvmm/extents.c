@@ -436,3 +436,8 @@ int kvmm_poll_extents(struct kvmm *k)
 	lk_collect(k);
 	return (int)(k->nr_mapped - before);
 }
+
+u32 kvmm_mapped(const struct kvmm *k)
+{
+	return k->nr_mapped;
+}

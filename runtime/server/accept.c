@@ -123,7 +123,7 @@ static void on_accept(struct evconnlistener *ev, evutil_socket_t fd,
 		setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
 		setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
 	}
-	loop_give(emptiest(a), fd);
+	loop_give(emptiest(a), fd, addr);
 }
 
 static void on_accept_error(struct evconnlistener *ev, void *arg)

@@ -2,9 +2,11 @@
 /*
  * access.c - the log line of one request
  *
- *	ID METHOD PATH STATUS, N tokens, N ms, key NAME
+ *	CLIENT "METHOD PATH" STATUS, N tokens, N ms, id ID, key NAME
  *
- * The client chose the id and the path, and http.c has checked both: they are
+ * CLIENT is the address of the connection, and never one that a header names.  It
+ * comes first, so that programs that ban addresses find it in one place.  The
+ * client chose the id and the path, and http.c has checked both: they are
  * printable and without blanks.  A path is cut, so that the rest of the line is
  * always there.
  *
@@ -12,14 +14,49 @@
  * requests must not fill a disk.  Debug lines are only written on demand, and
  * are not bounded.
  */
+#include <arpa/inet.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <string.h>
 
 #include <kvmm/log.h>
+#include <kvmm/text.h>
 
 #include "runtime/server/access.h"
 
 #define ACCESS_PATH	200	/* bytes shown of a path */
+
+void access_peer_set(struct access_peer *p, const struct sockaddr *sa)
+{
+	const struct sockaddr_in6 *six = (const void *)sa;
+	const struct sockaddr_in *four = (const void *)sa;
+
+	*p = (struct access_peer){ .family = sa->sa_family };
+	if (sa->sa_family == AF_INET) {
+		p->port = four->sin_port;
+		memcpy(p->addr, &four->sin_addr, 4);
+	} else if (sa->sa_family == AF_INET6) {
+		p->port = six->sin6_port;
+		memcpy(p->addr, &six->sin6_addr, 16);
+	}
+	/* A socket of :: has clients of IPv4, too. */
+	if (p->family == AF_INET6 && IN6_IS_ADDR_V4MAPPED(&six->sin6_addr)) {
+		p->family = AF_INET;
+		memcpy(p->addr, &six->sin6_addr.s6_addr[12], 4);
+	}
+}
+
+const char *access_peer_text(const struct access_peer *p, char *text)
+{
+	char host[INET6_ADDRSTRLEN];
+
+	if (p->family == AF_UNIX || !inet_ntop(p->family, p->addr, host,
+					       sizeof(host)))
+		return strcpy(text, "unix");
+	snprintf(text, ACCESS_PEER, p->family == AF_INET6 ? "[%s]:%u" : "%s:%u",
+		 host, ntohs(p->port));
+	return text;
+}
 
 static const char *method_name(enum http_method m)
 {
@@ -48,12 +85,45 @@ static enum kv_log_level access_level(const struct access *a)
 	return a->status < 500 ? KV_LOG_INFO : KV_LOG_WARN;
 }
 
+static const char *access_id(const struct access *a)
+{
+	return *a->id ? a->id : *a->head->id ? a->head->id : "-";
+}
+
+/* Members of a line in JSON; a status of null is a client that had gone. */
+static void access_json(const struct access *a, const char *peer, struct text *t)
+{
+	const struct http_head *h = a->head;
+
+	text_puts(t, "\"client\":");
+	text_jsons(t, peer);
+	text_puts(t, ",\"id\":");
+	text_jsons(t, access_id(a));
+	text_puts(t, ",\"method\":");
+	text_jsons(t, h->path ? method_name(h->method) : NULL);
+	text_puts(t, ",\"path\":");
+	if (h->path)
+		text_json(t, h->path, min(h->path_len, (size_t)ACCESS_PATH));
+	else
+		text_puts(t, "null");
+	text_puts(t, ",\"status\":");
+	if (a->status)
+		text_printf(t, "%d", a->status);
+	else
+		text_puts(t, "null");
+	text_printf(t, ",\"tokens\":%llu,\"ms\":%.1f,\"key\":",
+		    (unsigned long long)a->tokens, (double)a->ns / 1e6);
+	text_jsons(t, a->key);
+	text_add(t, "", 1);
+}
+
 void access_log(const struct access *a)
 {
 	static struct kv_log_budget budget[KV_LOG_DEBUG];
 	const enum kv_log_level level = access_level(a);
 	const struct http_head *h = a->head;
-	char status[8] = "gone";
+	char status[8] = "gone", peer[ACCESS_PEER];
+	struct text more = { 0 };
 
 	if (!kv_log_wants(level) ||
 	    (level < KV_LOG_DEBUG &&
@@ -61,11 +131,15 @@ void access_log(const struct access *a)
 		return;
 	if (a->status)
 		snprintf(status, sizeof(status), "%d", a->status);
-	kv_log(level, "%s %s %.*s %s, %llu tokens, %.1f ms%s%s",
-	       *a->id ? a->id : *h->id ? h->id : "-",
-	       h->path ? method_name(h->method) : "-",
-	       h->path ? (int)min(h->path_len, (size_t)ACCESS_PATH) : 1,
-	       h->path ? h->path : "-", status, (unsigned long long)a->tokens,
-	       (double)a->ns / 1e6, a->key ? ", key " : "",
-	       a->key ? a->key : "");
+	access_peer_text(a->peer, peer);
+	if (kv_log_is_json())
+		access_json(a, peer, &more);
+	kv_log_with(level, more.len && !more.failed ? more.p : "",
+		    "%s \"%s%s%.*s\" %s, %llu tokens, %.1f ms, id %s%s%s", peer,
+		    h->path ? method_name(h->method) : "-", h->path ? " " : "",
+		    h->path ? (int)min(h->path_len, (size_t)ACCESS_PATH) : 0,
+		    h->path ? h->path : "", status,
+		    (unsigned long long)a->tokens, (double)a->ns / 1e6,
+		    access_id(a), a->key ? ", key " : "", a->key ? a->key : "");
+	text_free(&more);
 }

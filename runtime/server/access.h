@@ -7,8 +7,34 @@
 
 #include <kvmm/http.h>
 
+struct sockaddr;
+
+/**
+ * struct access_peer - the address of a client
+ * @family: AF_INET, AF_INET6, or AF_UNIX, which has no address
+ * @port:   in the order of the network
+ * @addr:   4 or 16 bytes, likewise
+ */
+struct access_peer {
+	u16	family;
+	u16	port;
+	u8	addr[16];
+};
+
+/* access_peer_set() - take the address of an accepted connection */
+void access_peer_set(struct access_peer *p, const struct sockaddr *sa);
+
+#define ACCESS_PEER	64u
+
+/*
+ * access_peer_text() - 192.0.2.7:41234, [2001:db8::1]:41234 or unix
+ * @text: ACCESS_PEER bytes; returned
+ */
+const char *access_peer_text(const struct access_peer *p, char *text);
+
 /**
  * struct access - how a request ended
+ * @peer:   its client
  * @head:   its head; without a path if it could not be read
  * @id:     id of its answer, else "": then @head's
  * @status: status at its end, 0: the client had gone, or was disconnected
@@ -17,6 +43,7 @@
  * @ns:     time from the whole request to the last byte given to the socket
  */
 struct access {
+	const struct access_peer *peer;
 	const struct http_head	*head;
 	const char		*id;
 	int			status;

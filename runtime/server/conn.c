@@ -148,7 +148,7 @@ static void conn_log_begin(struct conn *c)
 static void conn_log_end(struct conn *c, bool whole)
 {
 	const struct access a = {
-		.head = &c->req.head, .id = c->id,
+		.peer = &c->peer, .head = &c->req.head, .id = c->id,
 		.status = !whole ? 0 : c->told ? c->told : c->status,
 		.tokens = c->tokens, .ns = (s64)kv_now_ns() - c->since, .key = c->who,
 	};
@@ -632,7 +632,7 @@ static void on_arrive(struct mail *m)
 		conn_kill(c);
 }
 
-struct conn *conn_new(struct loop *l, int fd)
+struct conn *conn_new(struct loop *l, int fd, const struct sockaddr *addr)
 {
 	struct conn *c = calloc(1, sizeof(*c));
 
@@ -641,5 +641,6 @@ struct conn *conn_new(struct loop *l, int fd)
 	c->loop = l;
 	c->fd = fd;
 	c->arrive.fn = on_arrive;
+	access_peer_set(&c->peer, addr);
 	return c;
 }

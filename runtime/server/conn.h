@@ -165,10 +165,11 @@ void loop_destroy(struct loop *l);
 
 /*
  * loop_give() - give an accepted socket to @l, which closes it also on failure
+ * @addr: of its client
  *
  * Context: any thread.
  */
-void loop_give(struct loop *l, int fd);
+void loop_give(struct loop *l, int fd, const struct sockaddr *addr);
 
 /* loop_evict() - close the connection that is idle longest; any thread */
 void loop_evict(struct loop *l);

@@ -31,6 +31,7 @@ enum conn_state {
  * links in loop->idle, while @idle
  * @arrive:    mail that gives the connection to its loop
  * @fd:        its socket until then
+ * @peer:      the client
  * @timer:     deadline of the state
  * @began:     the first byte of a head has come
  * @unread:    the client may be sending input that will not be read
@@ -55,6 +56,7 @@ struct conn {
 	struct bufferevent	*bev;
 	struct mail		arrive;
 	int			fd;
+	struct access_peer	peer;
 	struct event		timer;
 	enum conn_state		state;
 	bool			idle;
@@ -79,7 +81,7 @@ struct conn {
 };
 
 /* conn_new() - a connection of an accepted socket, for loop_give(), or NULL */
-struct conn *conn_new(struct loop *l, int fd);
+struct conn *conn_new(struct loop *l, int fd, const struct sockaddr *addr);
 
 /* conn_set_state() - set the state and count it */
 void conn_set_state(struct conn *c, enum conn_state state);

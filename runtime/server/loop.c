@@ -86,9 +86,9 @@ static void on_reap(evutil_socket_t fd, short what, void *arg)
 
 /* ---- from other threads ---- */
 
-void loop_give(struct loop *l, int fd)
+void loop_give(struct loop *l, int fd, const struct sockaddr *addr)
 {
-	struct conn *c = conn_new(l, fd);
+	struct conn *c = conn_new(l, fd, addr);
 
 	if (!c) {
 		close(fd);

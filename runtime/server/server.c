@@ -42,6 +42,7 @@
 #include "runtime/server/accept.h"
 #include "runtime/server/listen.h"
 #include "runtime/server/plan.h"
+#include "runtime/server/rates.h"
 #include "runtime/server/route.h"
 #include "runtime/server/server.h"
 #include "runtime/server/status.h"
@@ -90,6 +91,7 @@ struct server {
 	struct server_note		notes[SERVER_MODELS_MAX];
 	u32				nr_backends;
 	struct site			site;
+	struct rates			rates;
 	struct event			*ev_signal;
 	struct event			*ev_tick;
 	bool				greeted;
@@ -479,6 +481,9 @@ static int start(struct server *s)
 	if (!s->ev_signal || !s->ev_tick || event_add(s->ev_signal, NULL))
 		return -ENOMEM;
 	err = start_threads(s);
+	if (!err)
+		err = rates_start(&s->rates, s->loop->base, s->backends,
+				  s->nr_backends, s->o->stats_s);
 	return err ? err : start_accepting(s);
 }
 
@@ -524,6 +529,7 @@ static void take_down(struct server *s)
 	u32 i;
 
 	listen_unix_end(&s->path);
+	rates_stop(&s->rates);
 	if (!stop_threads(s))
 		return;
 	if (s->ev_signal)

@@ -46,6 +46,7 @@ struct server_model {
  * @lost_s:    seconds between the failure of the GPU and the server's end
  * @stall_s:   seconds without a sign of the engine before the server is not
  *             ready
+ * @stats_s:   seconds between two lines about the work, 0: none
  * @chat_template: `auto`: the model's; `plain`: the built-in one; else a file
  */
 struct server_opts {
@@ -71,6 +72,7 @@ struct server_opts {
 	u32			drain_s;
 	u32			lost_s;
 	u32			stall_s;
+	u32			stats_s;
 	const char		*chat_template;
 };
 

@@ -228,6 +228,11 @@ bool kvmm_draining(const struct kvmm *k)
 	return false;
 }
 
+u32 kvmm_mapped(const struct kvmm *k)
+{
+	return 1;
+}
+
 const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k)
 {
 	return &fk.info;
