@@ -34,7 +34,7 @@
 	x(domains, "", 0, 0, "one line per domain: memory, sequences, pressure") \
 	x(limits, "", 0, 0, "one line per domain: its limits and protection") \
 	x(tunables, "", 0, 0, "the values of sys/vm; set changes those that are rw") \
-	x(explain, "[CLIENT[/SEQ]]", 0, 2, "why sequences wait: a table of those that wait or lost memory, of a client or of all; --long has the cause and cost of each last preemption, as for one sequence") \
+	x(explain, "[CLIENT[/SEQ]|REQUEST]", 0, 2, "why sequences wait: a table of those that wait or lost memory, of a client, of a request of kvrt serve by its id, or of all; --long has the cause and cost of each last preemption, as for one sequence") \
 	x(cat, "PATH...", 1, REQ_MAX, "print files; of several, each behind ==> PATH <==") \
 	x(ls, "[PATH]", 0, 1, "list a directory; names of directories end in a slash") \
 	x(check, "", 0, 0, "run the daemon's walkers; prints ok, or the first fault and exits 1") \

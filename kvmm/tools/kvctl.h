@@ -94,6 +94,16 @@ int cmd_explain(struct kvctl *k, char **argv);
 int kvctl_explain_table(FILE *out, const json_t *all, u64 running, size_t room,
 			int cols);
 
+/**
+ * kvctl_request_find() - kvctl_request.c: ask the servers for a request
+ * @clients: rows of the file clients
+ * @id:      of the request, as its server logs it, or its X-Request-Id
+ * @text:    LOOKUP_MAX + 1 bytes; gets the lines of the answer (kvmm/lookup.h)
+ *
+ * Return: false: none of them works at it.
+ */
+bool kvctl_request_find(const json_t *clients, const char *id, char *text);
+
 /* kvctl_act.c: commands that act.  Return: exit code. */
 int cmd_evict(struct kvctl *k, char **argv);
 int cmd_pin(struct kvctl *k, char **argv);

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include <kvmm/log.h>
+#include <kvmm/lookup.h>
 
 #include "kvmm/tools/kvctl.h"
 
@@ -120,6 +121,44 @@ static int explain_all(struct kvctl *k, struct told *t)
 	return ret;
 }
 
+/* Explain each sequence of a request that a server works at. */
+static int explain_request(struct kvctl *k, struct told *t, const char *id)
+{
+	static char text[LOOKUP_MAX + 1];
+	u64 client, seq;
+	char *line, *end;
+	json_t *rows;
+	int ret;
+
+	rows = kvctl_load(k, "clients", &ret);
+	if (!rows)
+		return ret;
+	if (!kvctl_request_find(rows, id, text)) {
+		pr_err("%.150s: no server here works at such a request: it has ended, or give the id of its answer or its X-Request-Id; CLIENT/SEQ explains a sequence",
+		       id);
+		ret = EXIT_FAILURE;
+	}
+	json_decref(rows);
+	for (line = text; !ret && *line; line = end + 1) {
+		end = line + strcspn(line, "\n");
+		if (!*end)
+			break;
+		*end = '\0';
+		if (sscanf(line, "%" SCNu64 " %" SCNu64, &client, &seq) != 2) {
+			pr_info("%.150s: a prompt has no sequence yet: it waits in the server",
+				id);
+			continue;
+		}
+		/* A sequence that was closed meanwhile is no failure. */
+		k->may_fail = true;
+		ret = explain_one(k, t, client, seq, k->opts.whole, true);
+		if (ret == EXIT_FAILURE)
+			ret = EXIT_SUCCESS;
+		k->may_fail = false;
+	}
+	return ret;
+}
+
 /* ---- the command ---- */
 
 /* Room for rows and columns; a pipe takes everything. */
@@ -150,15 +189,17 @@ static int print_table(const struct told *t)
  * struct which - the sequences to explain, from the operands
  * @clients: all of them, else @client alone
  * @one:     only the sequence @seq
+ * @request: those of a request with this id; NULL: none
  */
 struct which {
 	u64	client;
 	u64	seq;
 	bool	clients;
 	bool	one;
+	const char *request;
 };
 
-/* Operands: none, CLIENT, CLIENT/SEQ or CLIENT SEQ. */
+/* Operands: none, CLIENT, CLIENT/SEQ, CLIENT SEQ or REQUEST. */
 static int parse_which(char **argv, struct which *w)
 {
 	char client[24];
@@ -177,8 +218,12 @@ static int parse_which(char **argv, struct which *w)
 	if (argv[1])
 		seq = argv[1];
 	w->one = seq;
-	return kv_parse_uint(client, &w->client) ||
-	       (seq && kv_parse_uint(seq, &w->seq)) ? -EINVAL : 0;
+	if (kv_parse_uint(client, &w->client)) {
+		w->one = false;
+		w->request = argv[0];
+		return argv[1] ? -EINVAL : 0;
+	}
+	return seq && kv_parse_uint(seq, &w->seq) ? -EINVAL : 0;
 }
 
 static int nothing_to_tell(const struct which *w)
@@ -204,12 +249,13 @@ int cmd_explain(struct kvctl *k, char **argv)
 		return EX_USAGE;
 	}
 	ret = w.clients ? explain_all(k, &t) :
+	      w.request ? explain_request(k, &t, w.request) :
 	      w.one ? explain_one(k, &t, w.client, w.seq, true, false) :
 		      explain_client(k, &t, w.client);
 	if (!ret && k->opts.json)
 		return kvctl_print_json(t.all);
 	if (!ret && !json_array_size(t.all))
-		ret = nothing_to_tell(&w);
+		ret = w.request ? EXIT_SUCCESS : nothing_to_tell(&w);
 	else if (!ret && !w.one && !k->opts.whole)
 		ret = print_table(&t);
 	json_decref(t.all);

@@ -610,6 +610,7 @@ void engine_get_load(const struct engine *e, struct engine_load *load)
 	memset(load, 0, sizeof(*load));
 	load->waiting = e->queue.waiting;
 	load->drained = kvmm_draining(e->k);
+	load->client = kvmm_info(e->k)->client;
 	load->extents = kvmm_mapped(e->k);
 	load->all_extents = kvmm_info(e->k)->nr_extents;
 	for (i = 0; i < e->nr_live; i++) {

@@ -200,6 +200,8 @@ struct engine_token {
  *            to @on_prompt; the whole prompt is then computed, cached or not
  * @on_prompt: a token of the prompt, from position 1 on, in order, before the
  *            first @on_token
+ * @on_seq:   a sample has this sequence of the daemon from now on; until it has
+ *            one, it shares that of sample 0
  * @on_token: one more token of a sample
  * @on_done:  called exactly once a sample, after its last token
  * @arg:      passed to the callbacks
@@ -224,6 +226,7 @@ struct engine_request {
 	u32			prompt_logprobs;
 	void			(*on_prompt)(void *arg, u32 position,
 					     const struct engine_token *t);
+	void			(*on_seq)(void *arg, u32 sample, u64 seq);
 	void			(*on_token)(void *arg, u32 sample,
 					    const struct engine_token *t);
 	void			(*on_done)(void *arg,
@@ -280,6 +283,7 @@ struct engine_stats {
  * @running: sequences that may be in the next step
  * @extents: extents of the pool that this engine has, cached blocks included
  * @all_extents: extents of the pool
+ * @client:  number of this client of the daemon
  * @drained: the daemon refuses new sequences: an operator has drained it
  */
 struct engine_load {
@@ -287,6 +291,7 @@ struct engine_load {
 	u32	running;
 	u32	extents;
 	u32	all_extents;
+	u32	client;
 	bool	drained;
 };
 

@@ -481,6 +481,9 @@ struct seq *seq_create(struct engine *e, struct request *r);
 void seq_lose(struct engine *e, struct seq *s);
 bool seq_is_resident(struct engine *e, struct seq *s);
 void seq_forked(struct engine *e, struct seq *s, const struct kvmm_done *done);
+
+/* seq_tell() - tell the request's owner that a sample has a sequence */
+void seq_tell(const struct seq *s);
 bool fork_may_retry(const struct engine *e, const struct request *r,
 		    int status);
 void seqs_advance(struct engine *e);

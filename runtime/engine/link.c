@@ -254,6 +254,7 @@ static void link_opened(struct engine *e, struct seq *s,
 	if (!status) {
 		s->handle = res->seq;
 		s->opened = true;
+		seq_tell(s);
 	}
 	if (seq_is_done(s))
 		return;

@@ -296,12 +296,22 @@ bool fork_may_retry(const struct engine *e, const struct request *r,
 	return status == -EAGAIN || status == -EBUSY || status == -ESTALE;
 }
 
+void seq_tell(const struct seq *s)
+{
+	const u32 sample = s->sample == ENGINE_NO_SAMPLE ? 0 : s->sample;
+	const struct request *r = s->req;
+
+	if (r->c.on_seq && sample < r->c.n)
+		r->c.on_seq(r->c.arg, sample, s->handle);
+}
+
 static void child_born(struct engine *e, struct seq *s, struct seq *child,
 		       s32 first, const struct kvmm_open_res *res)
 {
 	child->handle = res->seq;
 	child->opened = true;
 	e->stats.forks++;
+	seq_tell(child);
 	if (seq_is_done(child))
 		return;
 	child->ids[child->len++] = (u32)first;

@@ -231,6 +231,7 @@ static void deliver_first(struct engine *e, struct seq *s,
 		if (s->sample == ENGINE_NO_SAMPLE) {
 			s->sample = k;
 			r->samples[k].seq = s;
+			seq_tell(s);
 		} else if (child_prepare(e, r, k)) {
 			s->to_fork = true;
 		}

@@ -56,6 +56,7 @@ struct work_tops {
  * @ids:      [max_new]; the first @nr are valid
  * @tops:     their logprobs, if wanted
  * @nr:       published after the id
+ * @seq:      index of its sequence in the daemon plus one, 0: it has none yet
  * @over:     published last: all members are final
  * @unwanted: set by the owner: end this sample
  * @ended:    the backend has seen @unwanted (backend only)
@@ -64,6 +65,7 @@ struct work_sample {
 	u32			*ids;
 	struct work_tops	tops;
 	u32			nr;
+	u64			seq;
 	u32			over;
 	u32			unwanted;
 	bool			ended;

@@ -41,6 +41,7 @@
 
 #include "runtime/server/accept.h"
 #include "runtime/server/listen.h"
+#include "runtime/server/lookup.h"
 #include "runtime/server/plan.h"
 #include "runtime/server/rates.h"
 #include "runtime/server/route.h"
@@ -92,6 +93,7 @@ struct server {
 	u32				nr_backends;
 	struct site			site;
 	struct rates			rates;
+	struct lookup			lookup;
 	struct event			*ev_signal;
 	struct event			*ev_tick;
 	bool				greeted;
@@ -484,6 +486,8 @@ static int start(struct server *s)
 	if (!err)
 		err = rates_start(&s->rates, s->loop->base, s->backends,
 				  s->nr_backends, s->o->stats_s);
+	if (!err)
+		lookup_open(&s->lookup, &s->site);
 	return err ? err : start_accepting(s);
 }
 
@@ -530,6 +534,7 @@ static void take_down(struct server *s)
 
 	listen_unix_end(&s->path);
 	rates_stop(&s->rates);
+	lookup_close(&s->lookup);
 	if (!stop_threads(s))
 		return;
 	if (s->ev_signal)

@@ -70,6 +70,13 @@ static void on_token(void *arg, u32 sample, const struct engine_token *t)
 	backend_post(q->work->b, q->work->to, &q->work->out);
 }
 
+static void on_seq(void *arg, u32 sample, u64 seq)
+{
+	struct work_prompt *q = arg;
+
+	store_release(&q->samples[sample].seq, (u64)(u32)seq + 1);
+}
+
 static void on_done(void *arg, const struct engine_done *done)
 {
 	struct work_prompt *q = arg;
@@ -274,6 +281,7 @@ int work_init(struct work *w)
 	w->in.fn = on_in;
 	w->bye.fn = on_bye;
 	w->req.on_prompt = on_prompt;
+	w->req.on_seq = on_seq;
 	w->req.on_token = on_token;
 	w->req.on_done = on_done;
 	w->left = w->nr_prompts * w->req.n;

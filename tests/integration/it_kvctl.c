@@ -287,7 +287,7 @@ static void explain(void)
 	done(1, "explain", "0/999", NULL, NULL);
 	done(1, "explain", "77", NULL, NULL);
 	done(64, "explain", "0/", NULL, NULL);
-	done(64, "explain", "chat", NULL, NULL);
+	done(1, "explain", "chat", NULL, NULL);
 }
 
 /* ---- drain ---- */

@@ -215,7 +215,8 @@ fails 'drain of nothing' 1 'want node, tenant/NAME or client/ID' drain nobody
 fails 'drain of no client' 1 'client/3: is not attached: see kvctl cat clients' drain client/3
 fails 'drain of no number' 1 'want node' drain client/x
 fails 'drain of no tenant' 1 'tenant/green: is not attached: see kvctl cat tenants' drain tenant/green
-fails 'explain of what is none' 64 'a/b: is no sequence: give CLIENT/SEQ' explain a/b
+fails 'explain of what is none' 64 '0/b: is no sequence: give CLIENT/SEQ' explain 0/b
+fails 'explain of no request' 1 'a/b: no server here works at such a request' explain a/b
 fails 'explain of nobody' 1 'client/5/seq/7/explain: no such file' explain 5/7
 run "$kvctl" explain
 check 'explain of all: says that there is nothing' is 'kvctl: no sequence waits, and none has lost memory'
