@@ -421,6 +421,8 @@ static void conn_expect_body(struct conn *c)
 	memset(&c->chunks, 0, sizeof(c->chunks));
 	text_clear(&c->body);
 	if (h->length > lim->body) {
+		/* The head is known: the answer and the log have its values. */
+		conn_set_state(c, CONN_BODY);
 		conn_refuse(c, 413, "request_too_large",
 			    "the body is longer than this server accepts");
 		return;

@@ -88,6 +88,12 @@ START_TEST(test_admitted)
 	has(&w, "Access-Control-Allow-Origin", "http://localhost:5173");
 	has(&w, "Access-Control-Expose-Headers", "X-Request-Id, Retry-After");
 	web_close(&w);
+	/* A body that is too long is refused before it comes. */
+	ck_assert_int_eq(ask(&w, "POST /v1/completions", "Origin: " PAGE
+			     "\r\nX-Request-Id: long\r\nContent-Length: 999999999999\r\n"), 413);
+	has(&w, "Access-Control-Allow-Origin", PAGE);
+	has(&w, "X-Request-Id", "long");
+	web_close(&w);
 	/* Nothing is repeated that could be another header. */
 	ck_assert_int_eq(ask(&w, "OPTIONS /v1/models/demo-model", "Origin: " PAGE
 			     "\r\nAccess-Control-Request-Headers: a;b\r\n"), 204);

@@ -319,6 +319,43 @@ def test_errors():
     assert e.request_id
 
 
+def test_hints():
+    """What changes no text is accepted, in the forms of OpenAI's types."""
+    chat = client.chat.completions
+    say = {"model": MODEL, "messages": [{"role": "user", "content": "a"}],
+           "max_tokens": 4, "seed": 1}
+    plain = chat.create(**say).choices[0].message.content
+    hints = {"metadata": {"a": "b"}, "store": True, "service_tier": "flex",
+             "prompt_cache_key": "k", "prompt_cache_retention": "24h",
+             "safety_identifier": "s", "user": "u", "verbosity": "low",
+             "reasoning_effort": "minimal", "parallel_tool_calls": False,
+             "prediction": {"type": "content", "content": "a"}}
+    for name, value in hints.items():
+        r = chat.create(**say, **{name: value})
+        assert r.choices[0].message.content == plain, name
+    events = chat.create(**say, stream=True, stream_options={
+        "include_usage": True, "include_obfuscation": True})
+    assert "".join(e.choices[0].delta.content or ""
+                   for e in events if e.choices) == plain
+    e = expect(openai.BadRequestError, 400,
+               lambda: chat.create(**say, metadata={"a": 1}))
+    assert e.param == "metadata" and e.code == "invalid_value"
+
+
+def test_every_field():
+    """The server knows each field that the client's types have."""
+    kinds = ((openai.types.chat.completion_create_params, "/chat/completions",
+              {"messages": [{"role": "user", "content": "a"}]}),
+             (openai.types.completion_create_params, "/completions",
+              {"prompt": "a"}))
+    for types, path, body in kinds:
+        for name in types.CompletionCreateParamsBase.__annotations__:
+            client.post(path, cast_to=object,
+                        body={name: None, "max_tokens": 1, **body}
+                        if name != "max_tokens" else {name: None, **body,
+                                                      "n": 1})
+
+
 def test_request_ids():
     r = client.completions.create(model=MODEL, prompt="a", max_tokens=1)
     assert r._request_id and r.id == "cmpl-" + r._request_id
