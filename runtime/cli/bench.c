@@ -12,8 +12,8 @@
 /* Kinds: name, operands, the thing measured. */
 #define BENCH_KINDS(x)							\
 	x(serve, "URL", "a server: latencies and rates under a load of requests") \
-	x(throughput, "MODEL_DIR", "the engine alone: tokens a second, all requests at once") \
-	x(latency, "MODEL_DIR", "the engine alone: time of one batch, again and again")
+	x(throughput, "MODEL", "the engine alone: tokens a second, all requests at once") \
+	x(latency, "MODEL", "the engine alone: time of one batch, again and again")
 
 static const struct kv_command kinds[] = {
 #define x(_name, _operands, _text)					\

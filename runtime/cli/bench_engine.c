@@ -47,9 +47,10 @@ static int load(struct bench_engine *e, const char *dir)
 	int ret;
 
 	cli_types(o->dtype, o->kv_cache_dtype, &mo);
-	ret = cli_folder(dir);
+	ret = cli_model_find(&e->found, dir);
 	if (ret)
 		return ret;
+	dir = e->found.dir;
 	ret = cli_backend(o->backend, o->socket, &mo);
 	if (ret)
 		return ret;
@@ -68,7 +69,7 @@ static int attach(struct bench_engine *e)
 	const struct bench_engine_opts *o = e->o;
 	const struct engine_opts eo = {
 		.socket = o->socket,
-		.domain = o->domain,
+		.domain = cli_model_domain(&e->found, o->domain),
 		.block_tokens = block_tokens[o->block_tokens],
 		.limits = CLI_LIMITS(o),
 		.max_seqs = o->max_seqs,

@@ -75,6 +75,7 @@ struct bench_engine {
 	struct model			*model;
 	struct engine			*engine;
 	struct progress			progress;
+	struct cli_model		found;
 	u32				vocab;
 	u64				salt;
 	u32				done;
@@ -87,7 +88,7 @@ struct bench_engine {
 	char				why[256];
 };
 
-/* Load the model in @dir and attach: 0, or an exit code after a line. */
+/* Find and load the model @dir and attach: 0, or an exit code after a line. */
 int bench_engine_open(struct bench_engine *e, const struct bench_engine_opts *o,
 		      const char *dir);
 void bench_engine_close(struct bench_engine *e);

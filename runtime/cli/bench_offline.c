@@ -22,7 +22,7 @@ static int one_folder(const struct kv_program *prog, void *o, int argc,
 	err = cli_parse(prog, shorts, o, argc, argv, &nr);
 	if (err || nr == 1)
 		return err;
-	pr_err("%s: %s MODEL_DIR", nr ? "more than one model folder" :
+	pr_err("%s: %s MODEL", nr ? "more than one model folder" :
 	       "the model folder is missing", prog->name);
 	return EX_USAGE;
 }
@@ -49,8 +49,8 @@ static const struct kv_opt throughput_table[] = {
 
 const struct kv_program bench_throughput_program = {
 	.name		= "kvrt bench throughput",
-	.operands	= "MODEL_DIR",
-	.about		= "Runs a workload with the model in MODEL_DIR, all requests at once, and prints tokens a second. Prompts are made up. The KV lies in the memory of the kvmm daemon, which must be running.",
+	.operands	= "MODEL",
+	.about		= "Runs a workload with MODEL, all requests at once, and prints tokens a second. Prompts are made up. The KV lies in the memory of the kvmm daemon, which must be running.",
 	.opts		= throughput_table,
 	.nr_opts	= ARRAY_SIZE(throughput_table),
 	.exits		= exits,
@@ -165,8 +165,8 @@ static const struct kv_opt latency_table[] = {
 
 const struct kv_program bench_latency_program = {
 	.name		= "kvrt bench latency",
-	.operands	= "MODEL_DIR",
-	.about		= "Runs one batch of requests with the model in MODEL_DIR again and again, and prints how long it takes. Prompts are made up. The KV lies in the memory of the kvmm daemon, which must be running.",
+	.operands	= "MODEL",
+	.about		= "Runs one batch of requests with the model MODEL again and again, and prints how long it takes. Prompts are made up. The KV lies in the memory of the kvmm daemon, which must be running.",
 	.opts		= latency_table,
 	.nr_opts	= ARRAY_SIZE(latency_table),
 	.exits		= exits,

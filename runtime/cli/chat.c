@@ -2,55 +2,38 @@
 /*
  * chat.c - kvrt chat: talk with the model of an OpenAI server
  *
- * The program keeps the history and sends it whole with every turn, as the API
- * requires.  A server that caches prefixes reads only the new part, and the
- * line after each answer says how much that saved.  A stopped answer stays in
- * the history as far as it came, so that the next turn goes on from there; a
- * failed turn leaves nothing.
+ * Options and exit codes; the talk is in chat_talk.c.  In place of a URL there may
+ * be a model: then run.c starts a server for it.
  */
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "runtime/cli/chat.h"
 
-#define CHAT_OPTS(x)							\
+#define CHAT_CLI_OPTS(x)						\
 	x(str, model, "model", NULL, 0, 0, "NAME",			\
 	  "model that is asked (default the first one of /v1/models)")	\
-	x(str, system, "system", NULL, 0, 0, "TEXT",			\
-	  "system message; as /system")			\
-	x(uint, max_tokens, "max-tokens", NULL, 1, 1 << 24, "N",	\
-	  "most tokens of an answer (default: the server's)")		\
-	x(str, temperature, "temperature", NULL, 0, 0, "T",		\
-	  "0 takes the likeliest token, above 1 is wilder (default: the server's)") \
-	x(str, seed, "seed", NULL, 0, 0, "N",				\
-	  "same seed, same text (default: the server's choice)")	\
-	x(flag, quiet, "quiet", NULL, 0, 0, NULL,			\
-	  "print no more on stderr than errors")			\
+	CHAT_OPTS(x)							\
 	x(str, api_key, "api-key", NULL, 0, 0, "KEY",			\
-	  "key of the API (default $KVRT_API_KEY, else none)")		\
-	x(uint, timeout, "timeout", "600", 1, 86400, "SECONDS",		\
-	  "longest silence of the server")
+	  "key of the API (default $KVRT_API_KEY, else none)")
 
-struct chat_opts {
+struct chat_cli_opts {
 #define x OPT_FIELD
-	CHAT_OPTS(x)
+	CHAT_CLI_OPTS(x)
 #undef x
 };
 
 static const struct kv_opt option_table[] = {
-#define x(...) OPT_ENTRY(struct chat_opts, __VA_ARGS__)
-	CHAT_OPTS(x)
+#define x(...) OPT_ENTRY(struct chat_cli_opts, __VA_ARGS__)
+	CHAT_CLI_OPTS(x)
 #undef x
 };
 
 static const struct kv_exit exits[] = {
 	{ 0, "the user ended it; also --help and --version" },
 	{ EX_USAGE, "a wrong option or argument" },
-	{ EX_DATAERR, "the server refused a turn" },
-	{ EX_UNAVAILABLE, "no server answers at URL" },
+	{ EX_DATAERR, "the server refused a turn; model files with wrong contents" },
+	{ EX_NOINPUT, "a model folder or a file of it is missing" },
+	{ EX_UNAVAILABLE, "no server answers at URL, or none can be started" },
 	{ EX_OSERR, "the system refused memory" },
 	{ EX_IOERR, "the output cannot be written" },
 	{ EX_TEMPFAIL, "the server is busy, fell silent or went away: try again" },
@@ -60,386 +43,54 @@ static const struct kv_exit exits[] = {
 
 const struct kv_program cli_chat_program = {
 	.name		= "kvrt chat",
-	.operands	= "URL",
-	.about		= "Talks with the model of the OpenAI server at URL, http://HOST[:PORT]. Lines come from the terminal, where they can be edited, or from standard input, one turn a line. Lines that begin with a slash are commands: /help lists them. Ctrl-C stops an answer, Ctrl-D ends.",
+	.operands	= "URL|MODEL",
+	.about		= "Talks with the model of the OpenAI server at URL, http://HOST[:PORT] or unix:PATH, or with MODEL, as kvrt run does. Lines come from the terminal, where they can be edited, or from standard input, one turn a line. Lines that begin with a slash are commands: /help lists them. Ctrl-C stops an answer, Ctrl-D ends.",
 	.opts		= option_table,
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= exits,
 	.nr_exits	= ARRAY_SIZE(exits),
 };
 
-/* State of one chat; the sums are over all turns. */
-struct chat {
-	struct chat_opts	o;
-	struct web_server	server;
-	const char		*key;
-	char			*model;
-	double			temperature;
-	u64			seed;
-	json_t			*messages;
-	struct chat_prompt	prompt;
-	struct output		out;
-	bool			dim;
-	bool			over;
-	u32			turns;
-	u64			tokens;
-	u64			prompt_tokens;
-	u64			cached_tokens;
-	double			seconds;
-};
-
-/* ---- the history ---- */
-
-static json_t *message(const char *role, const char *text, size_t len)
+/* Is the operand a model?  HOST:PORT is none, so a URL without http:// is told so. */
+static bool is_model(const char *text)
 {
-	return json_pack("{s:s, s:s%}", "role", role, "content", text, len);
-}
-
-static const char *role_of(const struct chat *c, size_t i)
-{
-	return json_string_value(json_object_get(
-		json_array_get(c->messages, i), "role"));
-}
-
-static bool has_system(const struct chat *c)
-{
-	return json_array_size(c->messages) && !strcmp(role_of(c, 0), "system");
-}
-
-/* Drop the last turn, complete or not.  Return: false when there is none. */
-static bool drop_turn(struct chat *c)
-{
-	const size_t first = has_system(c);
-	size_t n = json_array_size(c->messages);
-	bool user = false;
-
-	if (n <= first)
-		return false;
-	while (n > first && !user) {
-		user = !strcmp(role_of(c, --n), "user");
-		json_array_remove(c->messages, n);
-	}
-	return true;
-}
-
-static void set_system(struct chat *c, const char *text)
-{
-	json_t *m = *text ? message("system", text, strlen(text)) : NULL;
-
-	if (has_system(c))
-		json_array_remove(c->messages, 0);
-	if (m)
-		json_array_insert_new(c->messages, 0, m);
-	if (*text && !m)
-		pr_err("that is no UTF-8: write it anew");
-}
-
-/* ---- commands ---- */
-
-#define COMMANDS(x)							\
-	x(help, "", "list the commands")				\
-	x(reset, "", "forget all messages but that of /system")		\
-	x(undo, "", "forget the last turn")				\
-	x(system, "TEXT", "tell the model this first; without TEXT: nothing") \
-	x(save, "FILE", "write the chat there, as JSON")		\
-	x(stats, "", "tokens so far, and tokens that the cache saved")		\
-	x(quit, "", "end; also Ctrl-D")
-
-static void do_help(struct chat *c, const char *arg)
-{
-#define x(name, meta, text) printf("  /%-8s %-5s %s\n", #name, meta, text);
-	COMMANDS(x)
-#undef x
-	printf("A line that begins with two slashes is sent with one.\n");
-}
-
-static void do_reset(struct chat *c, const char *arg)
-{
-	while (drop_turn(c))
-		;
-	printf("Forgotten.\n");
-}
-
-static void do_undo(struct chat *c, const char *arg)
-{
-	printf(drop_turn(c) ? "The last turn is forgotten.\n" :
-	       "Nothing was said yet.\n");
-}
-
-static void do_system(struct chat *c, const char *arg)
-{
-	set_system(c, arg);
-	printf(*arg ? "The model is told so from the next turn on.\n" :
-	       "The model is told nothing first.\n");
-}
-
-static void do_save(struct chat *c, const char *arg)
-{
-	json_t *v;
-	int bad;
-	FILE *f;
-
-	if (!*arg) {
-		pr_err("/save: the file is missing: /save FILE");
-		return;
-	}
-	f = fopen(arg, "we");
-	if (!f) {
-		pr_err("/save: %s: %s", arg, strerror(errno));
-		return;
-	}
-	v = json_pack("{s:s, s:O}", "model", c->model, "messages", c->messages);
-	bad = !v || json_dumpf(v, f, JSON_INDENT(2));
-	fputc('\n', f);
-	json_decref(v);
-	if (fclose(f) || bad)
-		pr_err("/save: %s: %s", arg, strerror(errno));
-	else
-		printf("%zu messages are in %s\n",
-		       json_array_size(c->messages), arg);
-}
-
-static double percent(u64 part, u64 all)
-{
-	return all ? 100.0 * (double)part / (double)all : 0;
-}
-
-static void do_stats(struct chat *c, const char *arg)
-{
-	printf("%u turn%s, %llu tokens in %.1f s; cached %llu of %llu prompt tokens (%.0f %%)\n",
-	       c->turns, c->turns == 1 ? "" : "s",
-	       (unsigned long long)c->tokens, c->seconds,
-	       (unsigned long long)c->cached_tokens,
-	       (unsigned long long)c->prompt_tokens,
-	       percent(c->cached_tokens, c->prompt_tokens));
-}
-
-static void do_quit(struct chat *c, const char *arg)
-{
-	c->over = true;
-}
-
-static void command(struct chat *c, const char *line)
-{
-	const size_t n = strcspn(line, " ");
-	const char *arg = line + n + strspn(line + n, " ");
-	static const struct {
-		const char	*name;
-		void		(*run)(struct chat *c, const char *arg);
-	} table[] = {
-#define x(name, meta, text) { "/" #name, do_##name },
-		COMMANDS(x)
-#undef x
-	};
-	u32 i;
-
-	for (i = 0; i < ARRAY_SIZE(table); i++)
-		if (strlen(table[i].name) == n &&
-		    !strncmp(table[i].name, line, n))
-			break;
-	if (i == ARRAY_SIZE(table))
-		pr_err("%.*s is no command: /help lists them",
-		       (int)min(n, (size_t)40), line);
-	else
-		table[i].run(c, arg);
-	fflush(stdout);
-}
-
-/* ---- turns ---- */
-
-static void say_turn(const struct chat *c, const struct turn *t)
-{
-	/*
-	 * A stopped answer has no usage, and an event may hold several tokens.
-	 */
-	const bool few = !t->tokens && t->events;
-	const u64 nr = few ? t->events : t->tokens;
-
-	if (c->o.quiet)
-		return;
-	fprintf(stderr, "%s%s%s%llu tokens", c->dim ? "\033[2m" : "",
-		t->stopped ? "stopped; " : t->length ? "cut off; " : "",
-		few ? "at least " : "", (unsigned long long)nr);
-	if (nr && !few && t->took > 0)
-		fprintf(stderr, ", %.0f/s", (double)nr / t->took);
-	if (t->events)
-		fprintf(stderr, ", first %.0f ms", t->first * 1e3);
-	if (t->prompt_tokens)
-		fprintf(stderr, "; cached %llu of %llu (%.0f %%)",
-			(unsigned long long)t->cached_tokens,
-			(unsigned long long)t->prompt_tokens,
-			percent(t->cached_tokens, t->prompt_tokens));
-	fprintf(stderr, "%s\n", c->dim ? "\033[0m" : "");
-}
-
-/* Keep in the history as much of a turn as is valid. */
-static void keep_turn(struct chat *c, struct turn *t, int ret)
-{
-	json_t *m = NULL;
-
-	if (!ret && t->text.len)
-		m = message("assistant", t->text.p, t->text.len);
-	if (m)
-		json_array_append_new(c->messages, m);
-	else if (ret || t->stopped)
-		drop_turn(c);
-	if (ret)
-		return;
-	c->turns++;
-	c->tokens += t->tokens ? t->tokens : t->events;
-	c->prompt_tokens += t->prompt_tokens;
-	c->cached_tokens += t->cached_tokens;
-	c->seconds += t->took;
-}
-
-static int say(struct chat *c, const char *line)
-{
-	struct turn t = {
-		.server = &c->server, .key = c->key, .model = c->model,
-		.timeout_s = c->o.timeout, .max_tokens = c->o.max_tokens,
-		.temperature = c->temperature, .seed = c->seed,
-	};
-	json_t *m = message("user", line, strlen(line));
-	int ret;
-
-	if (!m) {
-		pr_err("that is no UTF-8: write it anew");
-		return EX_DATAERR;
-	}
-	json_array_append_new(c->messages, m);
-	t.messages = c->messages;
-	prompt_pause(&c->prompt);
-	ret = turn_run(&t, &c->out);
-	keep_turn(c, &t, ret);
-	if (!ret)
-		say_turn(c, &t);
-	text_free(&t.text);
-	return ret;
-}
-
-/*
- * Run turns until the user ends it; on a terminal a failed turn is not the end.
- */
-static int talk(struct chat *c)
-{
-	char *line;
-	int got, ret = 0;
-
-	while (!c->over && !c->out.err) {
-		got = prompt_line(&c->prompt, "> ", &line);
-		if (got == -EINTR)
-			continue;
-		if (got <= 0)
-			break;
-		if (line[0] == '/' && line[1] != '/')
-			command(c, line);
-		else if (line[strspn(line, " \t\n")])
-			ret = say(c, line + (line[0] == '/'));
-		free(line);
-		if (ret && !c->prompt.tty)
-			return ret;
-	}
-	return c->out.err ? EX_IOERR : 0;
-}
-
-/* ---- the start ---- */
-
-static void on_interrupt(int sig)
-{
-	turn_interrupt();
-}
-
-static int parse_server(struct chat *c, const char *url)
-{
+	char name[HUB_NAME_MAX];
 	struct stat st;
 
-	if (!stat(url, &st) && S_ISDIR(st.st_mode)) {
-		pr_err("%.80s is a folder: run `kvrt serve` with it, then `kvrt chat` with the URL that it prints",
-		       url);
-		return EX_USAGE;
-	}
-	if (web_parse_url(&c->server, url))
-		return EX_USAGE;
-	return web_key(c->o.api_key, &c->key);
+	return hub_name(text, name) || !stat(text, &st);
 }
 
-static int parse(struct chat *c, int argc, char **argv)
+static int chat(const struct chat_cli_opts *o, const char *text)
 {
-	int nr, err;
-
-	err = cli_parse(&cli_chat_program, NULL, &c->o, argc, argv, &nr);
-	if (err)
-		return err;
-	if (nr != 1) {
-		pr_err("%s: kvrt chat URL", nr ? "more than one URL" :
-		       "the URL of the server is missing");
-		return EX_USAGE;
-	}
-	c->temperature = -1;
-	c->seed = UINT64_MAX;
-	err = cli_number("temperature", c->o.temperature, 0, 1e6,
-			 &c->temperature);
-	if (!err)
-		err = cli_whole("seed", c->o.seed, INT64_MAX, &c->seed);
-	return err ? err : parse_server(c, argv[0]);
-}
-
-static int choose_model(struct chat *c)
-{
-	json_t *v;
+	struct chat_opts talk = CHAT_OPTS_OF(o);
+	struct web_server server;
+	const char *key;
 	int ret;
 
-	ret = web_models(&c->server, c->key, c->o.timeout, &v);
+	ret = chat_numbers(&talk, o->temperature, o->seed);
 	if (ret)
 		return ret;
-	c->model = strdup(c->o.model ? c->o.model : json_string_value(
-		json_object_get(json_array_get(json_object_get(v, "data"), 0),
-				"id")));
-	json_decref(v);
-	c->messages = json_array();
-	if (c->model && c->messages)
-		return 0;
-	pr_err("no memory for a chat: end other programs");
-	return EX_OSERR;
-}
-
-static int chat(struct chat *c, int argc, char **argv)
-{
-	const struct sigaction sa = { .sa_handler = on_interrupt };
-	const char *no_colour = getenv("NO_COLOR");
-	int ret;
-
-	ret = parse(c, argc, argv);
-	if (ret)
-		return max(ret, 0);
-	ret = choose_model(c);
-	if (ret)
-		return ret;
-	if (c->o.system)
-		set_system(c, c->o.system);
-	output_init(&c->out, STDOUT_FILENO);
-	c->dim = isatty(STDERR_FILENO) == 1 && !(no_colour && *no_colour);
-	signal(SIGPIPE, SIG_IGN);
-	prompt_open(&c->prompt);
-	if (c->prompt.tty)
-		sigaction(SIGINT, &sa, NULL);
-	if (c->prompt.tty && !c->o.quiet)
-		printf("%s at %s; try /help, end with Ctrl-D\n", c->model,
-		       c->server.shown);
-	fflush(stdout);
-	ret = talk(c);
-	prompt_close(&c->prompt);
-	return ret;
+	if (is_model(text))
+		return run_talk(&talk, text);
+	talk.model = o->model;
+	if (web_parse_url(&server, text))
+		return EX_USAGE;
+	ret = web_key(o->api_key, &key);
+	return ret ? ret : chat_talk(&talk, &server, key, NULL);
 }
 
 int cli_chat(int argc, char **argv)
 {
-	struct chat c = { 0 };
-	int ret;
+	struct chat_cli_opts o;
+	int nr, ret;
 
-	ret = chat(&c, argc, argv);
-	output_close(&c.out);
-	json_decref(c.messages);
-	free(c.model);
-	return ret;
+	ret = cli_parse(&cli_chat_program, NULL, &o, argc, argv, &nr);
+	if (ret)
+		return max(ret, 0);
+	if (nr == 1)
+		return chat(&o, argv[0]);
+	pr_err("%s: kvrt chat URL, or kvrt chat MODEL", nr ?
+	       "more than one URL or model" :
+	       "the URL of the server, or the model, is missing");
+	return EX_USAGE;
 }

@@ -3,8 +3,8 @@
  * chat.h - the parts of kvrt chat
  *
  * The editor turns keys into a line and knows no terminal; the prompt reads
- * keys, draws the line and remembers lines; a turn asks the server; chat.c has
- * the history of the chat and the commands.
+ * keys, draws the line and remembers lines; a turn asks the server; the talk has
+ * the history of the chat and the commands.  run.c and chat.c begin a talk.
  */
 #ifndef RUNTIME_CLI_CHAT_H
 #define RUNTIME_CLI_CHAT_H
@@ -137,5 +137,75 @@ int turn_run(struct turn *t, struct output *out);
 
 /* turn_interrupt() - end the current answer; for a signal handler */
 void turn_interrupt(void);
+
+/* ---- chat_talk.c: the talk ---- */
+
+/* Options of a talk, for the tables of kvrt chat and kvrt run. */
+#define CHAT_OPTS(x)							\
+	x(str, system, "system", NULL, 0, 0, "TEXT",			\
+	  "system message; as /system")					\
+	x(uint, max_tokens, "max-tokens", NULL, 1, 1 << 24, "N",	\
+	  "most tokens of an answer (default: the server's)")		\
+	x(str, temperature, "temperature", NULL, 0, 0, "T",		\
+	  "0 takes the likeliest token, above 1 is wilder (default: the server's)") \
+	x(str, seed, "seed", NULL, 0, 0, "N",				\
+	  "same seed, same text (default: the server's choice)")	\
+	x(flag, quiet, "quiet", NULL, 0, 0, NULL,			\
+	  "print no more on stderr than errors")			\
+	x(uint, timeout, "timeout", "600", 1, 86400, "SECONDS",		\
+	  "longest silence of the server")
+
+/**
+ * struct chat_opts - options of a talk
+ * @model:       NULL: the first one of /v1/models
+ * @system:      system message, or NULL
+ * @temperature: < 0: the server's
+ * @seed:        UINT64_MAX: the server's
+ */
+struct chat_opts {
+	const char	*model;
+	const char	*system;
+	u32		max_tokens;
+	double		temperature;
+	u64		seed;
+	bool		quiet;
+	u32		timeout;
+};
+
+/* struct chat_opts of a structure with CHAT_OPTS(), but for its numbers. */
+#define CHAT_OPTS_OF(o) {						\
+	.system = (o)->system, .max_tokens = (o)->max_tokens,		\
+	.quiet = (o)->quiet, .timeout = (o)->timeout,			\
+}
+
+/**
+ * chat_numbers() - fill in the numbers of a talk
+ * @temperature: text of the option, NULL: not given
+ * @seed:        likewise
+ *
+ * Return: 0, or EX_USAGE after one line on stderr.
+ */
+int chat_numbers(struct chat_opts *o, const char *temperature, const char *seed);
+
+/**
+ * chat_talk() - talk with a model
+ * @key:      API key, or NULL
+ * @question: the only message; NULL: messages come from standard input
+ *
+ * Return: 0, or an exit code after a line on stderr.
+ */
+int chat_talk(const struct chat_opts *o, const struct web_server *server,
+	      const char *key, const char *question);
+
+/* ---- run.c: a talk with a server of its own ---- */
+
+/**
+ * run_talk() - start a server for model @text, talk with it, and end it
+ *
+ * Uses the daemon that is there, or else a private one.
+ *
+ * Return: 0, or an exit code after a line on stderr.
+ */
+int run_talk(const struct chat_opts *o, const char *text);
 
 #endif /* RUNTIME_CLI_CHAT_H */

@@ -24,13 +24,14 @@
 /* ---- the terminal's mode ---- */
 
 static struct termios *to_restore;
+static struct sigaction before_term, before_hup;
 
-/* Restore the terminal, and end as the signal would have ended the process. */
+/* Restore the terminal, then let the signal have the effect that it had before. */
 static void on_end(int sig)
 {
 	if (to_restore)
 		tcsetattr(STDIN_FILENO, TCSANOW, to_restore);
-	signal(sig, SIG_DFL);
+	sigaction(sig, sig == SIGHUP ? &before_hup : &before_term, NULL);
 	raise(sig);
 }
 
@@ -57,14 +58,16 @@ void prompt_pause(struct chat_prompt *p)
 
 void prompt_open(struct chat_prompt *p)
 {
+	const struct sigaction sa = { .sa_handler = on_end };
+
 	memset(p, 0, sizeof(*p));
 	p->tty = isatty(STDIN_FILENO) && isatty(STDOUT_FILENO) &&
 		 !tcgetattr(STDIN_FILENO, &p->saved);
 	if (!p->tty)
 		return;
 	to_restore = &p->saved;
-	signal(SIGTERM, on_end);
-	signal(SIGHUP, on_end);
+	sigaction(SIGTERM, &sa, &before_term);
+	sigaction(SIGHUP, &sa, &before_hup);
 	prompt_pause(p);
 }
 

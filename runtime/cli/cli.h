@@ -12,17 +12,20 @@
 
 #include <kvmm/log.h>
 #include <kvmm/opts.h>
+#include <uapi/kvmm.h>
 
 #include "runtime/engine/engine.h"
+#include "runtime/lib/hub.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 /* Commands: name, operands, purpose. */
 #define CLI_COMMANDS(x)							\
-	x(generate, "MODEL_DIR [PROMPT]...", "complete prompts and print the text") \
-	x(serve, "MODEL_DIR", "answer the OpenAI API over HTTP")	\
-	x(inspect, "MODEL_DIR", "print a model's architecture and cost, or why it is refused") \
+	x(run, "MODEL [PROMPT]", "talk with a model: starts all that this needs, and ends it") \
+	x(generate, "MODEL [PROMPT]...", "complete prompts and print the text") \
+	x(serve, "MODEL", "answer the OpenAI API over HTTP")	\
+	x(inspect, "MODEL", "print a model's architecture and cost, or why it is refused") \
 	x(ask, "URL [PROMPT]...", "ask an OpenAI server and print the text") \
-	x(chat, "URL", "talk with the model of an OpenAI server")	\
+	x(chat, "URL|MODEL", "talk with the model of an OpenAI server, or as kvrt run")	\
 	x(bench, "serve|throughput|latency ...", "measure a server, or the engine alone")
 
 /* Choices of --kernels, for cli_kernel(). */
@@ -167,6 +170,7 @@ enum {
 extern const struct kv_exit cli_exits[CLI_NR_EXITS];
 extern const struct kv_foreign cli_foreign[CLI_NR_FOREIGN];
 
+extern const struct kv_program cli_run_program;
 extern const struct kv_program cli_generate_program;
 extern const struct kv_program cli_serve_program;
 extern const struct kv_program cli_inspect_program;
@@ -216,12 +220,6 @@ const char *cli_kernel(u32 choice);
 void cli_types(u32 dtype, u32 kv, struct model_opts *mo);
 
 /**
- * cli_folder() - check that MODEL_DIR is a folder, and not a prompt without one
- * Return: 0, or EX_NOINPUT after one line on stderr.
- */
-int cli_folder(const char *dir);
-
-/**
  * cli_backend() - let the model run where the daemon's pool is
  * @choice: value of --backend
  * @socket: value of --socket, may be NULL
@@ -237,6 +235,31 @@ void cli_backend_judged(u32 choice, struct model_opts *mo);
 /* cli_exit_of() - the exit code of @err, for scripts */
 int cli_exit_of(int err);
 
+/* ---- find.c ---- */
+
+/**
+ * struct cli_model - the model that an operand names
+ * @dir:    its folder
+ * @name:   its name in the Hugging Face cache; "": the operand is a folder
+ * @domain: last part of that name, cut to the length of a domain's name
+ */
+struct cli_model {
+	char	dir[4096];
+	char	name[HUB_NAME_MAX];
+	char	domain[KVMM_NAME_LEN];
+};
+
+/**
+ * cli_model_find() - find the model that an operand names
+ * @text: a folder, hf:ORG/NAME, or ORG/NAME if there is no such folder
+ *
+ * Return: 0, or EX_NOINPUT after one line on stderr.
+ */
+int cli_model_find(struct cli_model *m, const char *text);
+
+/* The domain of model @m: @given, or else @m's; NULL: the engine chooses. */
+const char *cli_model_domain(const struct cli_model *m, const char *given);
+
 /* ---- progress.c ---- */
 
 /**
@@ -244,11 +267,13 @@ int cli_exit_of(int err);
  * @dir:   the model's folder
  * @begin: when reading began
  * @said:  when the last line was due
+ * @told:  when the service manager was told last
  */
 struct progress {
 	const char	*dir;
 	s64		begin;
 	s64		said;
+	s64		told;
 };
 
 /* progress_start() - get a model_load() progress; @p must outlive the model */

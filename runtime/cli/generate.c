@@ -98,8 +98,8 @@ static const struct kv_opt option_table[] = {
 
 const struct kv_program cli_generate_program = {
 	.name		= "kvrt generate",
-	.operands	= "MODEL_DIR [PROMPT]...",
-	.about		= "Completes prompts with the model in MODEL_DIR and prints the text as it comes. Prompts come from the arguments, from --prompt-file, or, without both, all of standard input is one. The KV of all of them lies in the memory of the kvmm daemon, which must be running.",
+	.operands	= "MODEL [PROMPT]...",
+	.about		= "Completes prompts with MODEL and prints the text as it comes. Prompts come from the arguments, from --prompt-file, or, without both, all of standard input is one. The KV of all of them lies in the memory of the kvmm daemon, which must be running.",
 	.opts		= option_table,
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= cli_exits,
@@ -112,6 +112,7 @@ static const char * const short_names[] = { "-n", "--samples", NULL };
 struct generate {
 	struct generate_opts	o;
 	const char		*dir;
+	struct cli_model	found;
 	double			temperature;	/* < 0: not given */
 	double			top_p;		/* < 0: not given */
 	double			min_p;		/* < 0: not given */
@@ -236,7 +237,7 @@ static int parse(struct generate *g, int argc, char **argv, int *nr)
 	if (err)
 		return err;
 	if (!*nr) {
-		pr_err("the model folder is missing: kvrt generate MODEL_DIR [PROMPT]...");
+		pr_err("the model folder is missing: kvrt generate MODEL [PROMPT]...");
 		return EX_USAGE;
 	}
 	g->dir = argv[0];
@@ -321,9 +322,10 @@ static int load(struct generate *g)
 	int ret;
 
 	cli_types(g->o.dtype, g->o.kv_cache_dtype, &mo);
-	ret = cli_folder(g->dir);
+	ret = cli_model_find(&g->found, g->dir);
 	if (ret)
 		return ret;
+	g->dir = g->found.dir;
 	ret = cli_backend(g->o.backend, g->o.socket, &mo);
 	if (ret)
 		return ret;
@@ -375,7 +377,7 @@ static int attach(struct generate *g)
 	static const u32 block_tokens[] = { 16, 32, 64 };
 	const struct engine_opts eo = {
 		.socket = g->o.socket,
-		.domain = g->o.domain,
+		.domain = cli_model_domain(&g->found, g->o.domain),
 		.block_tokens = block_tokens[g->o.block_tokens],
 		.limits = CLI_LIMITS(&g->o),
 		.max_seqs = max(max(g->o.samples, g->o.beams), DEF_SEQS),

@@ -56,8 +56,8 @@ static const struct kv_exit exits[] = {
 
 const struct kv_program cli_inspect_program = {
 	.name		= "kvrt inspect",
-	.operands	= "MODEL_DIR",
-	.about		= "Prints the architecture of the model in MODEL_DIR, its cost in memory, and how many sequences fit a pool; or, in one line, why it is refused. Everything is read and checked as for running it. No daemon is needed.",
+	.operands	= "MODEL",
+	.about		= "Prints the architecture of MODEL, its cost in memory, and how many sequences fit a pool; or, in one line, why it is refused. Everything is read and checked as for running it. No daemon is needed.",
 	.opts		= option_table,
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.exits		= exits,
@@ -340,6 +340,7 @@ static int inspect(const struct inspect_opts *o, const char *dir)
 
 int cli_inspect(int argc, char **argv)
 {
+	struct cli_model found;
 	struct inspect_opts o;
 	int nr, ret;
 
@@ -347,14 +348,14 @@ int cli_inspect(int argc, char **argv)
 	if (ret)
 		return max(ret, 0);
 	if (nr != 1) {
-		pr_err("%s: kvrt inspect MODEL_DIR", nr ?
+		pr_err("%s: kvrt inspect MODEL", nr ?
 		       "more than one model folder" :
 		       "the model folder is missing");
 		return EX_USAGE;
 	}
-	ret = cli_folder(argv[0]);
+	ret = cli_model_find(&found, argv[0]);
 	if (!ret)
-		ret = inspect(&o, argv[0]);
+		ret = inspect(&o, found.dir);
 	if ((fflush(stdout) || ferror(stdout)) && !ret) {
 		pr_err("standard output: %s: nothing more can be printed",
 		       strerror(errno));

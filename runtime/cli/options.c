@@ -7,11 +7,8 @@
  */
 #include <math.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include "runtime/cli/cli.h"
-#include "runtime/lib/folder.h"
 
 const struct kv_exit cli_exits[CLI_NR_EXITS] = {
 #define x(code, text) { code, text },
@@ -147,72 +144,6 @@ void cli_types(u32 dtype, u32 kv, struct model_opts *mo)
 
 	mo->dtype = types[dtype].type;
 	mo->kv_type = kv ? kv_types[kv] : types[dtype].kv;
-}
-
-static bool is_gguf(const char *path)
-{
-	char magic[4];
-	u64 size;
-	int fd = folder_open(path, &size);
-	bool is;
-
-	if (fd < 0)
-		return false;
-	is = read(fd, magic, sizeof(magic)) == sizeof(magic) &&
-	     !memcmp(magic, "GGUF", sizeof(magic));
-	close(fd);
-	return is;
-}
-
-/* ORG/NAME, as the Hugging Face Hub names its models. */
-static bool is_hub_name(const char *s)
-{
-	static const char letters[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-";
-	const size_t org = strspn(s, letters);
-	const char *name = s + org + 1;
-
-	return org && *s != '.' && s[org] == '/' && *name && *name != '.' &&
-	       !name[strspn(name, letters)];
-}
-
-/* Print the reason why @dir is refused; @shown: @dir without control characters. */
-static void folder_refused(const char *dir, bool is_file, const char *shown)
-{
-	if (is_file && is_gguf(dir))
-		pr_err("MODEL_DIR '%s' is a GGUF file: this version reads folders with safetensors weights: give such a folder",
-		       shown);
-	else if (is_file)
-		pr_err("MODEL_DIR '%s' is a file, not a folder: give the model folder that it lies in",
-		       shown);
-	else if (is_hub_name(dir))
-		pr_err("MODEL_DIR '%s' is no folder, and nothing is downloaded: run hf download %s --local-dir DIR, then give DIR",
-		       shown, shown);
-	else
-		pr_err("MODEL_DIR '%s' is not a directory: give a model folder, before any prompt",
-		       shown);
-}
-
-int cli_folder(const char *dir)
-{
-	bool is_file = false;
-	char shown[128];
-	struct stat st;
-	char *p;
-
-	if (!stat(dir, &st)) {
-		if (S_ISDIR(st.st_mode))
-			return 0;
-		is_file = true;
-	} else if (errno != ENOENT && errno != ENOTDIR &&
-		   errno != ENAMETOOLONG) {
-		return 0;	/* the loader reports the error */
-	}
-	snprintf(shown, sizeof(shown), "%s", dir);
-	for (p = shown; *p; p++)
-		if ((u8)*p < ' ' || *p == 0x7f)
-			*p = '?';
-	folder_refused(dir, is_file, shown);
-	return EX_NOINPUT;
 }
 
 int cli_exit_of(int err)

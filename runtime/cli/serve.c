@@ -31,9 +31,9 @@
 	x(uint, loops, "loops", "1", 1, SERVER_LOOPS_MAX, "N",		\
 	  "threads that read requests and write answers; the model's threads want the same cores") \
 	x(str, name, "served-model-name", NULL, 0, 0, "NAME",		\
-	  "name that requests use for the model, if it is the only one (default the name of the model folder)") \
-	x(list, models, "model", NULL, 0, 0, "NAME=DIR",		\
-	  "serve the model in DIR under this name; give it once for each model") \
+	  "name that requests use for the model, if it is the only one (default the name of the model folder, or ORG/NAME)") \
+	x(list, models, "model", NULL, 0, 0, "NAME=MODEL",	\
+	  "serve MODEL, a folder or hf:ORG/NAME, under this name; give it once for each model") \
 	x(list, api_keys, "api-key", NULL, 0, 0, "KEY",			\
 	  "serve only requests with KEY or another key that is given (default $KVRT_API_KEY, else all)") \
 	x(str, api_key_file, "api-key-file", NULL, 0, 0, "FILE",	\
@@ -136,7 +136,7 @@ static const struct kv_exit exits[] = {
 static struct serve_opts options;
 static struct kv_section section = {
 	.name		= "serve",
-	.about		= "kvrt serve. Models are named with model = NAME=DIR, each on a line of its own.",
+	.about		= "kvrt serve. Models are named with model = NAME=MODEL, each on a line of its own.",
 	.env		= "KVRT_SERVE_",
 	.line_only	= " config api-key ",
 	.opts		= option_table,
@@ -157,8 +157,8 @@ static const struct kv_config *config_file(void)
 
 const struct kv_program cli_serve_program = {
 	.name		= "kvrt serve",
-	.operands	= "[MODEL_DIR]...",
-	.about		= "Serves the models in each MODEL_DIR with the OpenAI API over HTTP: /v1/completions, /v1/chat/completions, /v1/models; /tokenize, /detokenize; /health, /ready, /version, /metrics. The KV of all requests lies in the memory of the kvmm daemon; when that is not there, requests are answered 503 until it is.",
+	.operands	= "[MODEL]...",
+	.about		= "Serves each MODEL, a model folder or hf:ORG/NAME of the Hugging Face cache, with the OpenAI API over HTTP: /v1/completions, /v1/chat/completions, /v1/models; /tokenize, /detokenize; /health, /ready, /version, /metrics. The KV of all requests lies in the memory of the kvmm daemon; when that is not there, requests are answered 503 until it is.",
 	.opts		= option_table,
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.foreign	= cli_foreign,
@@ -295,35 +295,41 @@ static int unix_opts(const struct serve_opts *o, struct server_opts *so)
 struct serve_models {
 	struct server_model	list[SERVER_MODELS_MAX];
 	struct progress		progress[SERVER_MODELS_MAX];
+	struct cli_model	found[SERVER_MODELS_MAX];
 	char			*names[SERVER_MODELS_MAX];
 	u32			nr;
 };
 
-static int model_add(struct serve_models *m, const char *dir, const char *name)
+static int model_add(struct serve_models *m, const char *text, const char *name)
 {
-	const int ret = cli_folder(dir);
+	struct cli_model *found = &m->found[min(m->nr, SERVER_MODELS_MAX - 1)];
+	int ret;
 
-	if (ret)
-		return ret;
 	if (m->nr == SERVER_MODELS_MAX) {
 		pr_err("too many models: one server has at most %u",
 		       SERVER_MODELS_MAX);
 		return EX_USAGE;
 	}
-	m->list[m->nr] = (struct server_model){ .dir = dir, .name = name };
-	m->list[m->nr].progress = progress_start(&m->progress[m->nr], dir);
+	ret = cli_model_find(found, text);
+	if (ret)
+		return ret;
+	m->list[m->nr] = (struct server_model){
+		.dir = found->dir, .domain = cli_model_domain(found, NULL),
+		.name = name ? name : found->name[0] ? found->name : NULL,
+		.progress = progress_start(&m->progress[m->nr], found->dir),
+	};
 	m->nr++;
 	return 0;
 }
 
-/* Add a model from NAME=DIR. */
+/* Add a model from NAME=MODEL. */
 static int model_named(struct serve_models *m, const char *text)
 {
 	const char *dir = strchr(text, '=');
 	char *name;
 
 	if (!dir || dir == text || !dir[1]) {
-		pr_err("--model %.100s: give a name and a folder, NAME=DIR", text);
+		pr_err("--model %.100s: give a name and a model, NAME=MODEL", text);
 		return EX_USAGE;
 	}
 	name = strndup(text, (size_t)(dir - text));
@@ -349,11 +355,11 @@ static int model_list(const struct serve_opts *o, char **argv, int nr,
 	if (ret)
 		return ret;
 	if (!m->nr) {
-		pr_err("the model folder is missing: kvrt serve MODEL_DIR");
+		pr_err("the model folder is missing: kvrt serve MODEL");
 		return EX_USAGE;
 	}
 	if (m->nr > 1 && (o->name || o->domain)) {
-		pr_err("--%s is of one model, and there are %u: give each its name with --model NAME=DIR",
+		pr_err("--%s is of one model, and there are %u: give each its name with --model NAME=MODEL",
 		       o->name ? "served-model-name" : "domain", m->nr);
 		return EX_USAGE;
 	}

@@ -15,6 +15,7 @@
 #include <strings.h>
 #include <sys/socket.h>
 #include <sys/time.h>
+#include <sys/un.h>
 #include <sysexits.h>
 #include <unistd.h>
 
@@ -30,7 +31,8 @@
 
 static int bad_url(const char *url, const char *why)
 {
-	pr_err("URL '%.80s': %s: write it like http://127.0.0.1:8000", url, why);
+	pr_err("URL '%.80s': %s: write it like http://127.0.0.1:8000, or unix:/PATH",
+	       url, why);
 	return -EINVAL;
 }
 
@@ -57,6 +59,17 @@ bool web_is_word(const char *p)
 	return true;
 }
 
+static int parse_unix(struct web_server *s, const char *url, const char *path)
+{
+	const size_t n = strlen(path);
+
+	if (*path != '/' || n >= sizeof(s->path))
+		return bad_url(url, "names no socket by its whole path, of up to 107 bytes");
+	memcpy(s->path, path, n + 1);
+	snprintf(s->shown, sizeof(s->shown), "unix:%s", path);
+	return 0;
+}
+
 int web_parse_url(struct web_server *s, const char *url)
 {
 	static const char scheme[] = "http://";
@@ -68,6 +81,8 @@ int web_parse_url(struct web_server *s, const char *url)
 		return bad_url(url, "there is no TLS here");
 	if (!web_is_word(url))
 		return bad_url("", "holds blanks or control characters");
+	if (!strncmp(url, "unix:", 5))
+		return parse_unix(s, url, url + 5);
 	if (strncasecmp(url, scheme, sizeof(scheme) - 1))
 		return bad_url(url, "is no URL of a server");
 	p = parse_host(s, p + sizeof(scheme) - 1);
@@ -118,12 +133,37 @@ static int connect_one(const struct addrinfo *a, u32 timeout_s)
 	return err;
 }
 
+socklen_t web_unix_address(const struct web_server *s, struct sockaddr_storage *a)
+{
+	struct sockaddr_un un = { .sun_family = AF_UNIX };
+
+	memcpy(un.sun_path, s->path, sizeof(un.sun_path));
+	memset(a, 0, sizeof(*a));
+	memcpy(a, &un, sizeof(un));
+	return sizeof(un);
+}
+
+static int connect_unix(const struct web_server *s, u32 timeout_s)
+{
+	struct sockaddr_storage addr;
+	const struct addrinfo a = {
+		.ai_family = AF_UNIX, .ai_socktype = SOCK_STREAM,
+		.ai_addr = (struct sockaddr *)&addr,
+		.ai_addrlen = web_unix_address(s, &addr),
+	};
+	const int err = connect_one(&a, timeout_s);
+
+	return err == -ENOENT ? -ECONNREFUSED : err;
+}
+
 static int connect_to(const struct web_server *s, u32 timeout_s)
 {
 	const struct addrinfo hints = { .ai_socktype = SOCK_STREAM };
 	struct addrinfo *list, *a;
 	int fd = -ENXIO;
 
+	if (s->path[0])
+		return connect_unix(s, timeout_s);
 	if (getaddrinfo(s->host, s->port, &hints, &list))
 		return -ENXIO;
 	for (a = list; a && fd < 0; a = a->ai_next)
@@ -156,7 +196,7 @@ void web_write_head(struct text *t, const struct web_server *s,
 
 	text_printf(t, "%s %s%s HTTP/1.1\r\nHost: %s\r\nConnection: %s\r\n",
 		    get ? "GET" : "POST", s->base, path,
-		    s->shown + strlen("http://"), keep ? "keep-alive" : "close");
+		    s->path[0] ? "localhost" : s->shown + strlen("http://"), keep ? "keep-alive" : "close");
 	if (key)
 		text_printf(t, "Authorization: Bearer %s\r\n", key);
 	if (!get)

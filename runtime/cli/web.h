@@ -14,26 +14,33 @@
 
 #include <kvmm/http.h>
 
+#define WEB_PATH_MAX	108u	/* bytes of the path of a Unix socket, with its NUL */
+
 /**
  * struct web_server - the server
  * @host: name or address, without brackets
  * @port: as text
- * @shown: "http://HOST:PORT", for messages
+ * @shown: "http://HOST:PORT" or "unix:PATH", for messages
  * @base: path before "/v1/...", "" or "/..."
+ * @path: of a Unix socket, or "": @host and @port count
  */
 struct web_server {
 	char	host[256];
 	char	port[8];
 	char	shown[288];
 	char	base[256];
+	char	path[WEB_PATH_MAX];
 };
 
 /**
- * web_parse_url() - "http://HOST[:PORT][/BASE][/v1][/]"
+ * web_parse_url() - "http://HOST[:PORT][/BASE][/v1][/]" or "unix:PATH"
  *
  * Return: 0, or -EINVAL after one line on stderr.
  */
 int __must_check web_parse_url(struct web_server *s, const char *url);
+
+/* web_unix_address() - the address of @s->path, and its length */
+socklen_t web_unix_address(const struct web_server *s, struct sockaddr_storage *a);
 
 /* web_is_word() - may @p be part of a request's head? */
 bool web_is_word(const char *p);

@@ -20,9 +20,14 @@ int web_resolve(const struct web_server *s, struct web_address *a)
 	struct addrinfo *list, *i;
 	int fd = -1;
 
+	memset(a, 0, sizeof(*a));
+	if (s->path[0]) {
+		a->len = web_unix_address(s, &a->addr);
+		a->type = AF_UNIX;
+		return 0;
+	}
 	if (getaddrinfo(s->host, s->port, &hints, &list))
 		return -ENXIO;
-	memset(a, 0, sizeof(*a));
 	/*
 	 * Take the first address with a listening program, else the first one.
 	 */

@@ -36,13 +36,12 @@ static int choose_names(const struct server_model *m, struct plan_model *p)
 	base = strrchr(name, '/');
 	if (base && base[1])
 		name = base + 1;
-	name_copy(p->base, name);
+	name_copy(p->base, m->domain ? m->domain : name);
 	name_copy(p->name, m->name ? m->name : name);
-	*p->domain = '\0';
 	free(path);
 	if (*p->name)
 		return 0;
-	pr_err("the name of the model is empty, too long, or has control characters: give one with --served-model-name or --model NAME=DIR");
+	pr_err("the name of the model is empty, too long, or has control characters: give one with --served-model-name or --model NAME=MODEL");
 	return -1;
 }
 
@@ -69,9 +68,11 @@ int plan_models(const struct server_opts *o, struct plan_model *plan,
 		*end = SERVER_BAD_OPTION;
 		if (choose_names(&o->models[i], &plan[i]))
 			return -1;
+		name_copy(plan[i].domain, o->models[i].domain &&
+			  !o->engine.domain ? o->models[i].domain : "");
 		for (k = 0; k < i; k++) {
 			if (!strcmp(plan[k].name, plan[i].name)) {
-				pr_err("two models have the name %.100s: give them others with --model NAME=DIR",
+				pr_err("two models have the name %.100s: give them others with --model NAME=MODEL",
 				       plan[i].name);
 				return -1;
 			}

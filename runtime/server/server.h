@@ -16,11 +16,13 @@
  * struct server_model - one model to serve
  * @dir:      directory of its files
  * @name:     its name for clients; NULL: the last part of @dir
+ * @domain:   name of its domain unless one is given; NULL: the last part of @dir
  * @progress: called while it is loaded
  */
 struct server_model {
 	const char		*dir;
 	const char		*name;
+	const char		*domain;
 	struct model_progress	progress;
 };
 

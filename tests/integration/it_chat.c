@@ -8,14 +8,14 @@
  *
  * budget: 60 s
  */
-#include <poll.h>
-#include <pty.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/wait.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "tests/integration/serve.h"
+#include "tests/integration/terminal.h"
 
 #define LEFT	"\033[D"
 #define UP	"\033[A"
@@ -23,10 +23,7 @@
 static struct rig rig;
 static struct served srv;
 static char url[64];
-static int term = -1;		/* the terminal's other end */
-static pid_t chat;
-static char screen[1 << 18];	/* all text that was printed */
-static size_t len, seen;	/* its length, and the part that the test has waited for */
+static struct terminal term = { .fd = -1 };
 
 static void setup(void)
 {
@@ -35,85 +32,33 @@ static void setup(void)
 	serve_start(&srv, &rig, "--kernels", "ref", NULL);
 	serve_await(&srv, 200, 30);
 	snprintf(url, sizeof(url), "http://127.0.0.1:%u", srv.port);
-	len = seen = 0;
 }
 
 static void teardown(void)
 {
-	if (chat > 0) {
-		kill(chat, SIGKILL);
-		waitpid(chat, NULL, 0);
-	}
-	if (term >= 0)
-		close(term);
-	chat = 0;
-	term = -1;
+	terminal_stop(&term);
 	rig_stop(&rig);
 }
 
 static void start(const char *more, const char *value)
 {
-	const struct winsize ws = { .ws_row = 30, .ws_col = 60 };
-	const char *path = build_path("kvrt");
+	char *const argv[] = {
+		(char *)"kvrt", (char *)"chat", url, (char *)"--temperature",
+		(char *)"0", (char *)(uintptr_t)more,
+		(char *)(uintptr_t)value, NULL
+	};
 
-	chat = forkpty(&term, NULL, NULL, &ws);
-	ck_assert_int_ge(chat, 0);
-	if (!chat) {
-		setenv("TERM", "xterm", 1);
-		execl(path, "kvrt", "chat", url, "--temperature", "0",
-		      more, value, NULL);
-		_exit(127);
-	}
+	terminal_start(&term, "kvrt", argv);
 }
 
 static void type(const char *keys)
 {
-	ck_assert_int_eq(write(term, keys, strlen(keys)),
-			 (ssize_t)strlen(keys));
+	terminal_type(&term, keys);
 }
 
-static bool take(u32 ms)
-{
-	struct pollfd p = { .fd = term, .events = POLLIN };
-	ssize_t n;
-
-	if (poll(&p, 1, (int)ms) <= 0)
-		return true;
-	n = read(term, screen + len, sizeof(screen) - 1 - len);
-	if (n <= 0)
-		return false;
-	len += (size_t)n;
-	screen[len] = '\0';
-	return true;
-}
-
-/* Wait until the text is printed, behind the text of the last call. */
 static void see(const char *what)
 {
-	const u64 end = now_ms() + 10000 * time_scale();
-	const char *at;
-
-	while (!(at = strstr(screen + seen, what))) {
-		if (!take(50) || now_ms() > end)
-			ck_abort_msg("never seen: %s\nbut: %s", what,
-				     screen + seen);
-	}
-	seen = (size_t)(at - screen) + strlen(what);
-}
-
-/* The chat must end without a signal from the test, with this code. */
-static void ended(int want)
-{
-	const u64 end = now_ms() + 10000 * time_scale();
-	int status;
-
-	while (!waitpid(chat, &status, WNOHANG)) {
-		take(20);
-		ck_assert_msg(now_ms() < end, "it does not end:\n%s", screen);
-	}
-	chat = 0;
-	ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == want,
-		      "status %x:\n%s", status, screen);
+	terminal_see(&term, what);
 }
 
 /* The messages of the chat, by way of /save. */
@@ -161,8 +106,8 @@ START_TEST(test_talk)
 	type(UP " again\r");
 	see("20 tokens, ");
 	see("; cached ");
-	ck_assert_msg(screen[seen] >= '1' && screen[seen] <= '9',
-		      "nothing was cached: %s", screen + seen);
+	ck_assert_msg(term.screen[term.seen] >= '1' && term.screen[term.seen] <= '9',
+		      "nothing was cached: %s", term.screen + term.seen);
 	see("> ");
 	list = saved();
 	ck_assert_uint_eq(json_array_size(list), 4);
@@ -173,7 +118,7 @@ START_TEST(test_talk)
 	ck_assert_uint_gt(strlen(content(list, 1, "assistant")), 0);
 	json_decref(list);
 	type("\004");
-	ended(0);
+	terminal_ended(&term, 0);
 	serve_stop(&srv);
 }
 END_TEST
@@ -216,7 +161,7 @@ START_TEST(test_commands)
 	ck_assert_uint_eq(json_array_size(list), 1);
 	json_decref(list);
 	type("/quit\r");
-	ended(0);
+	terminal_ended(&term, 0);
 	serve_stop(&srv);
 }
 END_TEST
@@ -234,10 +179,10 @@ START_TEST(test_interrupt)
 	see("> ");
 	type("Tell me everything\r");
 	while (serve_figure(&srv, "kvrt_generation_tokens_total") < 10)
-		take(5);
+		terminal_take(&term, 5);
 	type("\003");
 	see("stopped; at least ");
-	n = (u32)strtoul(screen + seen, NULL, 10);
+	n = (u32)strtoul(term.screen + term.seen, NULL, 10);
 	see("> ");
 	ck_assert_msg(n > 0 && n < 900, "%u tokens", n);
 	serve_await_idle(&srv, 2000);
@@ -247,7 +192,7 @@ START_TEST(test_interrupt)
 	ck_assert_uint_gt(strlen(content(list, 1, "assistant")), 0);
 	json_decref(list);
 	type("\004");
-	ended(0);
+	terminal_ended(&term, 0);
 	serve_stop(&srv);
 }
 END_TEST
@@ -274,8 +219,8 @@ START_TEST(test_paste)
 	ck_assert_str_eq(content(list, 2, "user"), "typed ahead");
 	json_decref(list);
 	type("\004");
-	ended(0);
-	ck_assert_ptr_nonnull(strstr(screen, "\033[?2004l"));
+	terminal_ended(&term, 0);
+	ck_assert_ptr_nonnull(strstr(term.screen, "\033[?2004l"));
 	serve_stop(&srv);
 }
 END_TEST
@@ -298,7 +243,7 @@ START_TEST(test_server_gone)
 	ck_assert_uint_eq(json_array_size(list), 2);
 	json_decref(list);
 	type("\004");
-	ended(0);
+	terminal_ended(&term, 0);
 }
 END_TEST
 
@@ -309,18 +254,16 @@ START_TEST(test_terminal_restored)
 	int status;
 
 	start("--max-tokens", "3");
-	ck_assert(!tcgetattr(term, &before));
+	ck_assert(!tcgetattr(term.fd, &before));
 	see("> ");
 	type("x");
 	see("x");
-	ck_assert(!tcgetattr(term, &during));
+	ck_assert(!tcgetattr(term.fd, &during));
 	ck_assert(!(during.c_lflag & (ICANON | ECHO | ISIG)));
-	kill(chat, SIGTERM);
-	while (waitpid(chat, &status, WNOHANG) == 0)
-		take(10);
-	chat = 0;
+	kill(term.pid, SIGTERM);
+	status = terminal_wait(&term);
 	ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM);
-	ck_assert(!tcgetattr(term, &after));
+	ck_assert(!tcgetattr(term.fd, &after));
 	ck_assert_uint_eq(after.c_lflag, ICANON | ECHO | ISIG | (after.c_lflag
 			  & ~(tcflag_t)(ICANON | ECHO | ISIG)));
 	serve_stop(&srv);
@@ -341,11 +284,11 @@ START_TEST(test_pipe)
 	ck_assert_msg(!strchr(text, '\033') && !strstr(text, "> "), "%s",
 		      text);
 	free(text);
-	snprintf(cmd, sizeof(cmd), "'%s' chat '%s' >%s 2>&1",
-		 build_path("kvrt"), demo_model(), path);
+	snprintf(cmd, sizeof(cmd), "'%s' chat 127.0.0.1:80 >%s 2>&1",
+		 build_path("kvrt"), path);
 	ck_assert_int_eq(WEXITSTATUS(system(cmd)), 64);
 	text = slurp(path);
-	ck_assert_msg(strstr(text, "is a folder: run `kvrt serve`") &&
+	ck_assert_msg(strstr(text, "write it like http://") &&
 		      count_lines(text) == 1, "%s", text);
 	free(text);
 	serve_stop(&srv);

@@ -298,7 +298,7 @@ START_TEST(test_bad_begins)
 	j = serve_with(demo_model(), "--host", "203.0.113.7");
 	expect_line(&j, 69, "203.0.113.7", "--host");
 	j = serve_with("/nowhere", "--port", "0");
-	expect_line(&j, 66, "kvrt: error: MODEL_DIR '/nowhere' is no folder", "model folder");
+	expect_line(&j, 66, "kvrt: error: MODEL '/nowhere'", "model folder");
 	said = slurp(j.err);
 	ck_assert_ptr_null(strstr(said, "listening"));
 	free(said);
@@ -307,7 +307,7 @@ START_TEST(test_bad_begins)
 	j = serve_with(demo_model(), "--ports", "1");
 	expect_line(&j, 64, "--ports", "did you mean --port?");
 	j = job_start(&rig, "kvrt", "serve", NULL);
-	expect_line(&j, 64, "model folder", "MODEL_DIR");
+	expect_line(&j, 64, "model folder", "MODEL");
 	j = job_start(&rig, "kvrt", "serve", demo_model(), "--port", "0",
 		      "--threads", "1", "--block-tokens", "32", NULL);
 	expect_line(&j, 69, "domain demo-model", "another --domain");

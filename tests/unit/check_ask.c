@@ -117,7 +117,7 @@ START_TEST(test_urls)
 		"http://:80", "http://a:", "http://a:x", "http://a:123456",
 		"http://a:99999", "http://a:65536", "http://a:0",
 		"http://[::1", "http://a:80x", "http://a/b c", "http://a/\r\nX",
-		"ftp://a",
+		"ftp://a", "unix:", "unix:x.sock",
 	};
 	struct web_server s;
 	u32 i;
@@ -130,6 +130,9 @@ START_TEST(test_urls)
 		ck_assert_str_eq(s.base, good[i].base);
 		ck_assert_str_eq(s.shown, good[i].shown);
 	}
+	ck_assert(!web_parse_url(&s, "unix:/run/x.sock"));
+	ck_assert_str_eq(s.path, "/run/x.sock");
+	ck_assert_str_eq(s.shown, "unix:/run/x.sock");
 	for (i = 0; i < ARRAY_SIZE(bad); i++)
 		ck_assert_msg(web_parse_url(&s, bad[i]) == -EINVAL, "%s",
 			      bad[i]);

@@ -230,58 +230,23 @@ END_TEST
 /* A prompt or a file in place of the model folder is refused. */
 START_TEST(test_folder)
 {
+	struct cli_model m;
 	char *said = NULL;
 	size_t len = 0;
 	FILE *f = fopen(name, "w+");
 
 	ck_assert_ptr_nonnull(f);
-	ck_assert_int_eq(cli_folder(dir), 0);
+	ck_assert_int_eq(cli_model_find(&m, dir), 0);
 	ck_assert_int_eq(dup2(fileno(f), STDERR_FILENO), STDERR_FILENO);
-	ck_assert_int_eq(cli_folder("Hello\nthere"), EX_NOINPUT);
-	ck_assert_int_eq(cli_folder(name), EX_NOINPUT);	/* a file */
+	ck_assert_int_eq(cli_model_find(&m, "Hello\nthere"), EX_NOINPUT);
+	ck_assert_int_eq(cli_model_find(&m, name), EX_NOINPUT);	/* a file */
 	rewind(f);
 	ck_assert_int_gt(getline(&said, &len, f), 0);
-	ck_assert_str_eq(said, "kvmm: error: MODEL_DIR 'Hello?there' is not a directory: give a model folder, before any prompt\n");
-	free(said);
-	fclose(f);
-}
-END_TEST
-
-/* Does the refusal of @folder have these words? */
-static void expect_refused(const char *folder, const char *words)
-{
-	char *said = NULL;
-	size_t len = 0;
-	FILE *f = tmpfile();
-
-	ck_assert_ptr_nonnull(f);
-	ck_assert_int_eq(dup2(fileno(f), STDERR_FILENO), STDERR_FILENO);
-	ck_assert_int_eq(cli_folder(folder), EX_NOINPUT);
-	rewind(f);
+	ck_assert_str_eq(said, "kvmm: error: MODEL 'Hello?there' is no folder: give a model folder, or hf:ORG/NAME, before any prompt\n");
 	ck_assert_int_gt(getline(&said, &len, f), 0);
-	ck_assert_msg(strstr(said, words) != NULL, "%s: %s", folder, said);
+	ck_assert_ptr_nonnull(strstr(said, "is a file: give the folder"));
 	free(said);
 	fclose(f);
-}
-
-/* A file, a GGUF file and a name of the Hub are told apart from a typing error. */
-START_TEST(test_no_folder_says_why)
-{
-	FILE *f = fopen(name, "w");
-
-	ck_assert_ptr_nonnull(f);
-	fputs("GGUF\3", f);
-	fclose(f);
-	expect_refused(name, "is a GGUF file: this version reads folders with safetensors weights");
-	f = fopen(name, "w");
-	ck_assert_ptr_nonnull(f);
-	fclose(f);
-	expect_refused(name, "is a file, not a folder: give the model folder");
-	expect_refused("some-org/Model-1.5B", "nothing is downloaded: run hf download some-org/Model-1.5B ");
-	expect_refused("/some-org/Model", "is no folder: give a model folder");
-	expect_refused("./Model", "is no folder: give a model folder");
-	expect_refused("a/b/c", "is no folder: give a model folder");
-	expect_refused("Is it/So?", "is no folder: give a model folder");
 }
 END_TEST
 
@@ -306,6 +271,8 @@ START_TEST(test_documented)
 	expect_documented(&cli_generate_program);
 	expect_documented(&cli_inspect_program);
 	expect_documented(&cli_ask_program);
+	expect_documented(&cli_chat_program);
+	expect_documented(&cli_run_program);
 }
 END_TEST
 
@@ -577,7 +544,6 @@ static Suite *cli_suite(void)
 	tcase_add_loop_test(tc, test_types, 0, ARRAY_SIZE(types));
 	tcase_add_test(tc, test_numbers);
 	tcase_add_test(tc, test_exit_codes);
-	tcase_add_test(tc, test_no_folder_says_why);
 	tcase_add_test(tc, test_folder);
 	tcase_add_test(tc, test_documented);
 	suite_add_tcase(s, tc);

@@ -1,0 +1,99 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * find.c - the model that an operand names
+ *
+ * An operand is a model folder, or the name of a model in the Hugging Face cache.
+ * A folder comes first, except behind "hf:".  Nothing is downloaded: a message
+ * names the command that does it.
+ */
+#include <stdio.h>
+#include <sys/stat.h>
+
+#include "runtime/cli/cli.h"
+
+/* A printable copy of @text, cut to @size bytes. */
+static const char *tame(const char *text, char *out, size_t size)
+{
+	char *p;
+
+	snprintf(out, size, "%.*s", (int)size - 1, text);
+	for (p = out; *p; p++)
+		if ((u8)*p < ' ' || *p == 0x7f)
+			*p = '?';
+	return out;
+}
+
+static int no_folder(const char *text, bool is_file)
+{
+	char shown[64];
+
+	tame(text, shown, sizeof(shown));
+	if (is_file)
+		pr_err("MODEL '%s' is a file: give the folder that holds config.json and the .safetensors files; GGUF files are not supported",
+		       shown);
+	else
+		pr_err("MODEL '%s' is no folder: give a model folder, or hf:ORG/NAME, before any prompt",
+		       shown);
+	return EX_NOINPUT;
+}
+
+static int not_cached(const struct cli_model *m, int err)
+{
+	char cache[4096], shown[200];
+
+	if (hub_cache(cache, sizeof(cache)))
+		snprintf(cache, sizeof(cache), "that no variable names");
+	tame(cache, shown, sizeof(shown));
+	if (err == -ENOENT)
+		pr_err("MODEL '%s' is neither a folder nor in the Hugging Face cache (%s): download it with `hf download %s`, or give a model folder",
+		       m->name, shown, m->name);
+	else
+		pr_err("MODEL '%s': its entry in the Hugging Face cache (%s) cannot be read: %s: download it again with `hf download %s`",
+		       m->name, shown, strerror(-err), m->name);
+	return EX_NOINPUT;
+}
+
+/* Take the folder as it is. */
+static int take_folder(struct cli_model *m, const char *text)
+{
+	m->name[0] = '\0';
+	if (strlen(text) >= sizeof(m->dir))
+		return no_folder(text, false);
+	strcpy(m->dir, text);
+	return 0;
+}
+
+int cli_model_find(struct cli_model *m, const char *text)
+{
+	const bool is_name = hub_name(text, m->name);
+	const char *slash;
+	struct stat st;
+	int err;
+
+	m->domain[0] = '\0';
+	if (!is_name || strncmp(text, "hf:", 3)) {
+		if (!stat(text, &st))
+			return S_ISDIR(st.st_mode) ? take_folder(m, text) :
+						     no_folder(text, true);
+		/* The loader reports other errors. */
+		if (errno != ENOENT && errno != ENOTDIR &&
+		    errno != ENAMETOOLONG)
+			return take_folder(m, text);
+		if (!is_name)
+			return no_folder(text, false);
+	}
+	err = hub_find(m->name, m->dir, sizeof(m->dir));
+	if (err)
+		return not_cached(m, err);
+	slash = strrchr(m->name, '/');
+	snprintf(m->domain, sizeof(m->domain), "%.*s",
+		 (int)sizeof(m->domain) - 1, slash ? slash + 1 : m->name);
+	return 0;
+}
+
+const char *cli_model_domain(const struct cli_model *m, const char *given)
+{
+	if (given)
+		return given;
+	return m->domain[0] ? m->domain : NULL;
+}
