@@ -27,7 +27,8 @@ const struct kvmm_dev_ops *dev_select(u32 backend, char *why, size_t len)
 	if (cuda)
 		snprintf(why, len, "cuda backend: blocks on %s", found);
 	else if (backend == KVMM_BACKEND_CUDA)
-		snprintf(why, len, "--backend cuda cannot be had: %s", found);
+		snprintf(why, len, "--backend cuda cannot be had: %s: give --backend host, or install the driver of the GPU",
+			 found);
 	else
 		snprintf(why, len, "host backend: blocks in host memory (%s)",
 			 found);

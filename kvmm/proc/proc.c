@@ -153,7 +153,8 @@ static void request_explain(int err, const char *full, struct seq_file *out)
 
 	switch (err) {
 	case -ENOENT:
-		seq_printf(out, "%s: no such file: run kvctl ls", path);
+		seq_printf(out, "%s: no such file: run kvctl %s", path,
+			   strncmp(path, "client/", 7) ? "ls" : "clients");
 		break;
 	case -EISDIR:
 		seq_printf(out, "%s: is a directory: use ls", path);

@@ -58,7 +58,9 @@ static void explain(struct sample *s, const char *path, int err)
 	case -ENOENT:
 	case -ECONNREFUSED:
 	case -ENOTDIR:
-		snprintf(s->why, sizeof(s->why), "no daemon is at %s", path);
+		snprintf(s->why, sizeof(s->why),
+			 "no daemon is at %s: start kvmm-hold, or name its directory with --socket",
+			 path);
 		break;
 	case -EACCES:
 	case -EPERM:

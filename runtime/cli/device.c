@@ -59,7 +59,8 @@ static int take_gpu(struct model_opts *mo, u32 tag, bool must)
 	}
 	if (!must)
 		return 0;
-	pr_err("--backend cuda cannot be had: %s", why);
+	pr_err("--backend cuda cannot be had: %s: give --backend host for the CPU, or install the driver of the GPU",
+	       why);
 	return EX_UNAVAILABLE;
 }
 

@@ -78,7 +78,8 @@ int web_models(const struct web_server *s, const char *key, u32 timeout_s,
 	}
 	if (status == 200 && ok)
 		return 0;
-	ret = status == 200 ? web_failed(s, -EPROTO, timeout_s) :
+	/* A server of another kind does not know the path. */
+	ret = status == 200 || status == 404 ? web_failed(s, -EPROTO, timeout_s) :
 	      web_refused(s, status, web_error_text(*v));
 	json_decref(*v);
 	*v = NULL;

@@ -327,7 +327,7 @@ static void no_route(struct conn *c, const struct http_head *h,
 
 	if (!known) {
 		api_fail(&err, 404, "", "unknown_url",
-			 "no such path: %.*s: see Documentation/server.md",
+			 "no such path: %.*s: use POST /v1/chat/completions, POST /v1/completions or GET /v1/models",
 			 (int)min(h->path_len, (size_t)200), h->path);
 		reply_error(c, NULL, &err);
 		return;
