@@ -267,13 +267,11 @@ const char *cli_model_domain(const struct cli_model *m, const char *given);
  * @dir:   the model's folder
  * @begin: when reading began
  * @said:  when the last line was due
- * @told:  when the service manager was told last
  */
 struct progress {
 	const char	*dir;
 	s64		begin;
 	s64		said;
-	s64		told;
 };
 
 /* progress_start() - get a model_load() progress; @p must outlive the model */

@@ -8,8 +8,10 @@
  */
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/cli/cli.h"
+#include "runtime/lib/folder.h"
 
 /* A printable copy of @text, cut to @size bytes. */
 static const char *tame(const char *text, char *out, size_t size)
@@ -23,16 +25,34 @@ static const char *tame(const char *text, char *out, size_t size)
 	return out;
 }
 
+static bool is_gguf(const char *path)
+{
+	char magic[4];
+	u64 size;
+	int fd = folder_open(path, &size);
+	bool is;
+
+	if (fd < 0)
+		return false;
+	is = read(fd, magic, sizeof(magic)) == sizeof(magic) &&
+	     !memcmp(magic, "GGUF", sizeof(magic));
+	close(fd);
+	return is;
+}
+
 static int no_folder(const char *text, bool is_file)
 {
-	char shown[64];
+	char shown[128];
 
 	tame(text, shown, sizeof(shown));
-	if (is_file)
-		pr_err("MODEL '%s' is a file: give the folder that holds config.json and the .safetensors files; GGUF files are not supported",
+	if (is_file && is_gguf(text))
+		pr_err("MODEL '%s' is a GGUF file: this version reads folders with safetensors weights: give such a folder",
+		       shown);
+	else if (is_file)
+		pr_err("MODEL '%s' is a file, not a folder: give the model folder that it lies in",
 		       shown);
 	else
-		pr_err("MODEL '%s' is no folder: give a model folder, or hf:ORG/NAME, before any prompt",
+		pr_err("MODEL '%s' is not a directory: give a model folder, or hf:ORG/NAME, before any prompt",
 		       shown);
 	return EX_NOINPUT;
 }

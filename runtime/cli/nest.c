@@ -25,6 +25,7 @@
 
 #include "runtime/cli/nest_keep.h"
 
+#define PROGRESS_COLUMNS 59
 #define LOG_SHOWN	8192	/* bytes of a log that a message shows */
 
 /* For the signal handler; changed only while signals are blocked. */
@@ -121,10 +122,16 @@ void nest_remove(const char *dir)
 static void show_progress(struct nest *n, const char *text)
 {
 	const bool tty = isatty(STDERR_FILENO) == 1;
+	const size_t len = strlen(text);
 
 	if (n->quiet)
 		return;
-	fprintf(stderr, tty ? "\r\033[K%s" : "kvrt: %s\n", text);
+	/* A line that wraps cannot be drawn again: its end has the progress. */
+	if (tty && len > PROGRESS_COLUMNS)
+		fprintf(stderr, "\r\033[K...%s",
+			text + len - (PROGRESS_COLUMNS - 3));
+	else
+		fprintf(stderr, tty ? "\r\033[K%s" : "kvrt: %s\n", text);
 	n->shown = tty;
 }
 

@@ -67,23 +67,28 @@ static u64 host_room(void)
 	return kib << 10;
 }
 
-/* Memory of the first GPU that a model may use, in bytes. */
+/* Memory of the first GPU that a model may use, in bytes; 0 after one line. */
 static u64 gpu_room(void)
 {
-	char why[256];
+	char why[256] = "it does not tell its memory";
 	const struct cu_api *cu = cudrv_open(why, sizeof(why));
 	size_t total = 0;
 	CUdevice dev;
 
-	if (!cu || cu->DeviceGet(&dev, 0) || cu->DeviceTotalMem(&total, dev))
+	if (!cu || cu->DeviceGet(&dev, 0) || cu->DeviceTotalMem(&total, dev)) {
+		pr_err("--backend cuda cannot be had: %s: give --backend host for the CPU, or install the driver of the GPU",
+		       why);
 		return 0;
+	}
 	/* Contexts and the workspace of the model take the rest. */
 	return total - total / 8;
 }
 
 static int judge(const char *dir, u32 max_len, struct run_need *n)
 {
-	const struct model_opts mo = { .max_len = max_len, .judge = true };
+	const struct model_opts mo = {
+		.dtype = MODEL_F32, .max_len = max_len, .judge = true,
+	};
 	const struct model_info *info;
 	struct model_error err;
 	struct model *model;
@@ -117,6 +122,8 @@ int run_plan(const char *dir, const struct run_wish *w, struct run_plan *p)
 	cli_backend_judged(w->backend, &mo);
 	p->gpu = mo.kernel;
 	room = p->gpu ? gpu_room() : host_room();
+	if (p->gpu && !room)
+		return EX_UNAVAILABLE;
 	if (!run_sizes(&n, room, w->pool_bytes, p)) {
 		pr_err("a pool of %s holds no %u tokens of this model, which takes %llu bytes a token: end other programs, or give a larger --pool-size",
 		       kv_format_size(p->pool_bytes, pool, sizeof(pool)),

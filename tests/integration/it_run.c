@@ -31,6 +31,7 @@ static void setup(void)
 	snprintf(said, sizeof(said), "%s/out", tmp);
 	snprintf(erred, sizeof(erred), "%s/err", tmp);
 	ck_assert(!prctl(PR_SET_CHILD_SUBREAPER, 1));
+	setenv("KVMM_LIBCUDA", "/nonexistent/libcuda.so.1", 1);
 }
 
 static void teardown(void)
@@ -121,6 +122,22 @@ START_TEST(test_once)
 	b = slurp(erred);
 	ck_assert_str_eq(b, "");
 	free(b);
+}
+END_TEST
+
+/* With a GPU, the private daemon has its pool there: a stand-in is the driver. */
+START_TEST(test_gpu)
+{
+	setenv("KVMM_LIBCUDA", build_path("tests/standin/libcuda.so.1"), 1);
+	ck_assert_int_eq(shell("$KVRT run $MODEL Hello --max-tokens 2"), 0);
+	expect_text(erred, "2 tokens", NULL);
+	expect_nothing_left();
+	/* It is not taken if the user does not want it. */
+	ck_assert_int_eq(shell("$KVRT run $MODEL Hello --max-tokens 2 --backend host"), 0);
+	setenv("KVMM_LIBCUDA", "/nonexistent/libcuda.so.1", 1);
+	ck_assert_int_eq(shell("$KVRT run $MODEL Hello --max-tokens 2 --backend cuda"), 69);
+	expect_text(erred, "--backend host", NULL);
+	expect_nothing_left();
 }
 END_TEST
 
@@ -298,6 +315,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_test(tc, test_once);
+	tcase_add_test(tc, test_gpu);
 	tcase_add_test(tc, test_beside);
 	tcase_add_test(tc, test_no_daemon_there);
 	tcase_add_test(tc, test_failure);

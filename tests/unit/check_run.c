@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_run.c - parts of kvrt run: names of models, sizes, progress
+ * check_run.c - parts of kvrt run: names of models, sizes
  */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
-#include <sys/un.h>
 #include <unistd.h>
-
-#include <kvmm/notify.h>
 
 #include "runtime/cli/cli.h"
 #include "runtime/cli/run.h"
@@ -213,34 +209,6 @@ START_TEST(test_sizes_small)
 }
 END_TEST
 
-/* ---- progress ---- */
-
-/* A service manager, or kvrt run, is told how far the load is. */
-START_TEST(test_progress)
-{
-	struct sockaddr_un sa = { .sun_family = AF_UNIX };
-	const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK, 0);
-	struct model_progress mp;
-	struct progress p;
-	char text[200] = "";
-
-	ck_assert_int_ge(fd, 0);
-	snprintf(sa.sun_path, sizeof(sa.sun_path), "%.90s/notify", top);
-	ck_assert(!bind(fd, (struct sockaddr *)&sa, sizeof(sa)));
-	setenv("NOTIFY_SOCKET", sa.sun_path, 1);
-	kv_notify_init();
-	mp = progress_start(&p, "x");
-	p.told -= 1000000000;
-	mp.fn(mp.arg, 4000000000, 16000000000);
-	ck_assert_int_gt(recv(fd, text, sizeof(text) - 1, 0), 0);
-	ck_assert_str_eq(text, "STATUS=loading the model: 25 % of 16.0 GB");
-	/* Not for every piece. */
-	mp.fn(mp.arg, 4000000001, 16000000000);
-	ck_assert_int_lt(recv(fd, text, sizeof(text) - 1, 0), 0);
-	close(fd);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("run");
@@ -255,7 +223,6 @@ int main(void)
 	tcase_add_test(tc, test_model);
 	tcase_add_test(tc, test_sizes);
 	tcase_add_test(tc, test_sizes_small);
-	tcase_add_test(tc, test_progress);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
