@@ -127,10 +127,10 @@ static int refuse_key(const struct reader *r, const char *key)
 		return refuse(r, what);
 	}
 	if (near)
-		snprintf(what, sizeof(what), "'%.60s' is no key of [%s]: did you mean %s?",
+		snprintf(what, sizeof(what), "'%.60s' is not a key of [%s]: did you mean %s?",
 			 key, r->now->name, near);
 	else
-		snprintf(what, sizeof(what), "'%.60s' is no key of [%s]: keys are the options that --help tells, without dashes before them",
+		snprintf(what, sizeof(what), "'%.60s' is not a key of [%s]: keys are the options that --help tells, without dashes before them",
 			 key, r->now->name);
 	return refuse(r, what);
 }

@@ -75,7 +75,7 @@ static int refuse_limit(const struct domain_opt *d, u32 key, const char *value,
 	snprintf(why, len, "--domain %s: %s: '%.40s' is %s", d->name,
 		 key_table[key].name, value, key == DOMAIN_KEY_WEIGHT ?
 		 "out of range: give 1 to 10000" :
-		 "no size: write bytes, or 64K, 256M, 80G, or max");
+		 "not a valid size: write 64K, 256M, 80GiB, or max");
 	return -EINVAL;
 }
 

@@ -136,7 +136,7 @@ int kv_opt_set(const struct kv_opt *o, void *values, const char *s, char *text,
 	case KV_OPT_choice:
 		i = choice_index(o->meta, s);
 		if (i < 0) {
-			snprintf(text, len, "--%s: '%.40s' is none of %s",
+			snprintf(text, len, "--%s: '%.40s' is not one of %s",
 				 o->name, s, o->meta);
 			return -EINVAL;
 		}

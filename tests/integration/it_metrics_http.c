@@ -577,10 +577,10 @@ START_TEST(test_addresses)
 	free(log);
 	/* All hosts can connect, and a warning says so. */
 	log = proc_alone("0.0.0.0:0", "metrics are at", &code);
-	ck_assert_msg(strstr(log, "of all tenants"), "%s", log);
+	ck_assert_msg(strstr(log, "figures of all tenants"), "%s", log);
 	free(log);
 	log = hold_log();
-	ck_assert_ptr_null(strstr(log, "of all tenants"));
+	ck_assert_ptr_null(strstr(log, "figures of all tenants"));
 	free(log);
 	/* Others could replace the daemon's socket in this directory. */
 	ck_assert(!chmod(rig.dir, 0777));

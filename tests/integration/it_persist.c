@@ -452,7 +452,7 @@ START_TEST(test_reload_broken)
 	kvmm = rig_daemon(&rig);
 	conf(SIZES "swappiness = 130\nswapiness = 3\n");
 	hang_up();
-	await_log("kvmm.conf:7: 'swapiness' is no key of [kvmm]: did you mean swappiness?: nothing is changed");
+	await_log("kvmm.conf:7: 'swapiness' is not a key of [kvmm]: did you mean swappiness?: nothing is changed");
 	ck_assert(says("sys/vm/swappiness", "120\n"));
 	ck_assert_int_eq(unlink(at("kvmm.conf")), 0);
 	hang_up();

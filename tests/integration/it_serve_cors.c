@@ -203,7 +203,7 @@ START_TEST(test_bad_origins)
 
 	for (i = 0; i < ARRAY_SIZE(bad); i++) {
 		j = job_start(&rig, "kvrt", "serve", "--allow-origin", bad[i],
-			      "/nowhere", NULL);
+			      demo_model(), NULL);
 		ck_assert_int_eq(job_wait(&j, 30), 64);
 		said = slurp(j.err);
 		ck_assert_ptr_nonnull(strstr(said, "give the origin of a page"));

@@ -113,7 +113,7 @@ refused 64 "--interval: '1x' is no time" --interval 1x --once
 refused 64 "--interval: 'nan' is no time" --interval nan --once
 refused 64 '--count: goes with --batch' --count 2
 refused 64 "--sort: 'AGE' is no column of domains" --sort AGE --once
-refused 64 "--view: 'x' is none of domains" --view x
+refused 64 "--view: 'x' is not one of domains" --view x
 refused 64 'is one argument too many' now
 
 # ---- help and the documentation have the same entries

@@ -203,8 +203,8 @@ static const struct {
 	const char *content;
 	const char *says;
 } wrong[] = {
-	{ "\nnr_of = 3\n",	":2: 'nr_of' is no key of [prog]: did you mean nr-of?" },
-	{ "rom = 1M",		":1: 'rom' is no key of [prog]: did you mean room?" },
+	{ "\nnr_of = 3\n",	":2: 'nr_of' is not a key of [prog]: did you mean nr-of?" },
+	{ "rom = 1M",		":1: 'rom' is not a key of [prog]: did you mean room?" },
 	{ "confi = x",		"keys are the options" },
 	{ "config = x",		"is for the command line alone" },
 	{ "whatever-it-is = 1",	"keys are the options" },
@@ -221,10 +221,10 @@ static const struct {
 	{ "room = 1Q",		":1: room: '1Q' is not a valid size: write 64K" },
 	{ "room = 1K",		":1: room: 1K is out of range: give 4K to 1T" },
 	{ "nr-of = 101",	"give 1 to 100" },
-	{ "how = slow",		"how: 'slow' is none of exact|fast" },
+	{ "how = slow",		"how: 'slow' is not one of exact|fast" },
 	{ "nr-of = 1\n#\nnr-of = 2", ":3: nr-of is in line 1 already" },
 	{ "nr-of = 1\001",	"a control character" },
-	{ "= 3",		"'' is no key" },
+	{ "= 3",		"'' is not a key" },
 };
 
 START_TEST(test_wrong)

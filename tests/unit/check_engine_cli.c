@@ -250,6 +250,45 @@ START_TEST(test_folder)
 }
 END_TEST
 
+/* Does the refusal of @folder have these words? */
+static void expect_refused(const char *folder, const char *words)
+{
+	struct cli_model m;
+	char *said = NULL;
+	size_t len = 0;
+	FILE *f = tmpfile();
+
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(dup2(fileno(f), STDERR_FILENO), STDERR_FILENO);
+	ck_assert_int_eq(cli_model_find(&m, folder), EX_NOINPUT);
+	rewind(f);
+	ck_assert_int_gt(getline(&said, &len, f), 0);
+	ck_assert_msg(strstr(said, words) != NULL, "%s: %s", folder, said);
+	free(said);
+	fclose(f);
+}
+
+/* A file, a GGUF file and a name of the Hub are told apart from a typing error. */
+START_TEST(test_no_folder_says_why)
+{
+	FILE *f = fopen(name, "w");
+
+	ck_assert_ptr_nonnull(f);
+	fputs("GGUF\3", f);
+	fclose(f);
+	expect_refused(name, "is a GGUF file: this version reads folders with safetensors weights");
+	f = fopen(name, "w");
+	ck_assert_ptr_nonnull(f);
+	fclose(f);
+	expect_refused(name, "is a file, not a folder: give the model folder");
+	expect_refused("some-org/Model-1.5B", "download it with `hf download some-org/Model-1.5B`");
+	expect_refused("/some-org/Model", "is not a directory: give a model folder");
+	expect_refused("./Model", "is not a directory: give a model folder");
+	expect_refused("a/b/c", "is not a directory: give a model folder");
+	expect_refused("Is it/So?", "is not a directory: give a model folder");
+}
+END_TEST
+
 /* The page has exactly the text that --help prints. */
 static void expect_documented(const struct kv_program *program)
 {
@@ -545,6 +584,7 @@ static Suite *cli_suite(void)
 	tcase_add_test(tc, test_numbers);
 	tcase_add_test(tc, test_exit_codes);
 	tcase_add_test(tc, test_folder);
+	tcase_add_test(tc, test_no_folder_says_why);
 	tcase_add_test(tc, test_documented);
 	suite_add_tcase(s, tc);
 

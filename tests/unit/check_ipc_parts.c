@@ -675,10 +675,10 @@ static int bound(const char *path)
 /* A user without a daemon of its own finds the machine's, unless it names another. */
 START_TEST(test_rundir_found)
 {
-	char top[] = "/tmp/check_rundir.XXXXXX", system[64], own[64], got[108];
+	char top[48], system[64], own[64], got[108];
 	int fd, mine;
 
-	ck_assert_ptr_nonnull(mkdtemp(top));
+	ck_assert_ptr_nonnull(mkdtemp(tmp_name(top, sizeof(top), "r")));
 	snprintf(system, sizeof(system), "%s/view.sock", top);
 	snprintf(own, sizeof(own), "%s/kvmm", top);
 	setenv("XDG_RUNTIME_DIR", top, 1);

@@ -71,16 +71,16 @@ static const struct {
 } bad_area[] = {
 	{ "a", "--area: 'a' is no absolute path" },
 	{ "", "is no absolute path" },
-	{ "/a,size=8X", "--area /a: size: '8X' is no size" },
+	{ "/a,size=8X", "--area /a: size: '8X' is not a valid size" },
 	{ "/a,priority=40000", "out of range: give 0 to 32767" },
-	{ "/a,force=1", "'force' is no key: see --help; keys are size= and priority=" },
+	{ "/a,force=1", "unknown key 'force': see --help; keys are size= and priority=" },
 }, bad_domain[] = {
 	{ "", "--domain: '' is no name" },
 	{ "a b,min=1M", "is no name of a domain" },
 	{ "a/b/c", "is no name of a domain" },
 	{ "/b", "is no name of a domain" },
 	{ "b,min", "--domain b: min wants a value" },
-	{ "b,min=x", "--domain b: min: 'x' is no size: write bytes, or 64K" },
+	{ "b,min=x", "--domain b: min: 'x' is not a valid size" },
 	{ "b,weight=0", "--domain b: weight: '0' is out of range: give 1 to 10000" },
 	{ "b,cpu=1", "keys are min=, low=, high=, max=, weight=" },
 };
