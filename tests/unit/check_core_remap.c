@@ -53,6 +53,29 @@ static int remap(const u64 (*pairs)[2], u32 nr)
 	return err;
 }
 
+/* A longer table, of blocks that another sequence has, commits to less growth. */
+START_TEST(test_waits_for_the_commitment)
+{
+	const u64 pair[1][2] = { { beam[0], beam[1] } };
+	struct core_domain_view v;
+	u64 seq, left;
+
+	/* Both share all their blocks, so that no block is freed later. */
+	sh_compute(cl, beam[1], 43, 3 * SH_BT, 1000);
+	ck_assert_int_eq(remap(pair, 1), 0);
+	sh_compute(cl, beam[1], 3 * SH_BT, 8 * SH_BT, 1000);
+	SH_CORE(ck_assert_int_eq(core_tune(sh.core, sh.now, CORE_TUNE_overcommit,
+					   CORE_OVERCOMMIT_NEVER), 0));
+	v = sh_domain(cl);
+	left = v.commit_limit - v.committed_as;
+	seq = sh_open(cl, SH_BT, (u32)(left + 1) * SH_BT);
+	ck_assert_int_eq(sh_match(cl, seq, SH_BT, 90000), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(remap(pair, 1), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+}
+END_TEST
+
 /* A sequence as its client reads it. */
 struct picture {
 	u32	len;
@@ -590,6 +613,7 @@ int main(void)
 	TCase *tc = tcase_create("remap");
 
 	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_waits_for_the_commitment);
 	tcase_add_loop_test(tc, test_remap, 0, ARRAY_SIZE(maps));
 	tcase_add_test(tc, test_remap_tells_from_where);
 	tcase_add_test(tc, test_rotation_tells_from_where);

@@ -283,6 +283,9 @@ static void rest_take(struct core *c, struct kv_seq *s,
 	seq_promise_put(s, keep);
 	seq_publish(c, s);
 	core_count(c, CORE_EV_seq_remap, 1);
+	/* Entries that it shares now are no growth to commit to. */
+	if (core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
+		core_kick(c);
 }
 
 static void remap_overwrite(struct core *c, struct kv_seq *s,
