@@ -59,6 +59,7 @@ static int take_path(struct save *s, const char *text, bool print)
 		return EX_PROTOCOL;
 	}
 	memcpy(s->path, text + head, n - head);
+	s->path[n - head] = '\0';
 	if (!strcmp(s->path, KV_CONFIG_NONE) && !print) {
 		pr_err("the daemon was started without a file of options: start it with --config PATH; kvctl save --print shows the text");
 		return EXIT_FAILURE;
@@ -239,6 +240,8 @@ int cmd_save(struct kvctl *k, char **argv)
 	static struct save s;
 	int ret;
 
+	/* --all runs the command once for each daemon. */
+	memset(&s, 0, sizeof(s));
 	seq_init(&s.old, KV_CONFIG_MAX);
 	seq_init(&s.new, KV_CONFIG_MAX);
 	seq_init(&s.diff, KV_CONFIG_MAX);

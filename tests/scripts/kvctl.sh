@@ -369,7 +369,10 @@ run "$kvctl" --all cat sys/vm/pool_bytes
 check '--all: one daemon' is "==> $KVMM_RUNDIR <=="$'\n4194304'
 for n in 2 10; do
 	mkdir -m 700 "$KVMM_RUNDIR-$n"
-	KVMM_RUNDIR=$KVMM_RUNDIR-$n "$KVMM_BUILD/kvmm" --pool-size ${n}M --extent-size 256K >>"$work/log" 2>&1 &
+	# The first name is longer.
+	conf=$work/$([ $n = 2 ] && echo a-longer-name || echo b).conf
+	: >"$conf"
+	KVMM_RUNDIR=$KVMM_RUNDIR-$n "$KVMM_BUILD/kvmm" --config "$conf" --pool-size ${n}M --extent-size 256K >>"$work/log" 2>&1 &
 	others+=($!)
 	run "$kvctl" --timeout 10 --socket "$KVMM_RUNDIR-$n" wait
 	check "daemon $n answers" rc_is 0
@@ -387,6 +390,13 @@ run "$kvctl" --socket "$KVMM_RUNDIR-10" --all cat sys/vm/pool_bytes
 check '--all: beside the directory of --socket' is "==> $KVMM_RUNDIR-10 <=="$'\n10485760'
 run "$kvctl" --socket "$KVMM_RUNDIR-10/view.sock" --all cat sys/vm/pool_bytes
 check '--all: beside the socket of --socket' is "==> $KVMM_RUNDIR-10 <=="$'\n10485760'
+for n in 2 10; do
+	"$kvctl" --socket "$KVMM_RUNDIR-$n" set sys/vm/swappiness $n >>"$work/log"
+done
+run "$kvctl" --all save
+check '--all: save, each its own file' [ "$(cat "$work/a-longer-name.conf" "$work/b.conf" | grep swappiness)" = \
+	$'swappiness = 2\nswappiness = 10' ]
+check '--all: save, no other file' [ -z "$(find "$work" -name '*.conf?*')" ]
 run "$kvctl" --all cat nothing
 check '--all: a failure' rc_is 1
 mkdir -p "$work/x" && ln -s "$KVMM_RUNDIR-10" "$work/x/run-1"
