@@ -295,9 +295,10 @@ end_world()
 }
 
 # free_port: a port at which no process listens, in $port
+# Below 32768: from there on the kernel gives ports to connections.
 free_port()
 {
-	while port=$((RANDOM % 20000 + 20000)); do
+	while port=$((RANDOM % 12000 + 20000)); do
 		(exec 9<>/dev/tcp/127.0.0.1/$port) 2>/dev/null || return
 	done
 }
