@@ -85,6 +85,29 @@ static const char *comment_of(const char *line, size_t len)
 	return p;
 }
 
+bool kvctl_is_options(const char *text, size_t len)
+{
+	static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+	size_t n;
+
+	if (strlen(text) != len)
+		return false;
+	for (; *text; text += n, text += *text == '\n') {
+		n = strcspn(text, "\n");
+		text += strspn(text, " \t\r");
+		if (!*text || *text == '\n' || *text == '#' || *text == '[') {
+			n = strcspn(text, "\n");
+			continue;
+		}
+		text += strspn(text, letters);
+		text += strspn(text, " \t");
+		if (*text != '=')
+			return false;
+		n = strcspn(text, "\n");
+	}
+	return true;
+}
+
 /* ---- lines of the daemon ---- */
 
 static u32 domains_of(const struct merge *m)
@@ -108,6 +131,9 @@ static int take_wants(struct merge *m, char *text)
 		if (m->nr == LINES_MOST)
 			return -E2BIG;
 		*eq = '\0';
+		/* The daemon that answered need not be trusted: no other key is written. */
+		if (!is_owned(trim(line)))
+			continue;
 		m->want[m->nr].key = trim(line);
 		m->want[m->nr++].value = trim(eq + 1);
 	}

@@ -73,15 +73,27 @@ static int take_path(struct save *s, const char *text, bool print)
 }
 
 /* Read the file, if it is there.  Return: exit code. */
-static int read_old(struct save *s)
+static int read_old(struct save *s, bool print)
 {
 	char buf[4096];
+	struct stat link;
 	ssize_t n;
 	int fd;
 
 	if (!strcmp(s->path, KV_CONFIG_NONE))
 		return 0;
 	fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+	/*
+	 * The daemon's word alone makes no file for root: any user may run a daemon.
+	 * Nor does it replace a link that leads nowhere.
+	 */
+	if (fd < 0 && errno == ENOENT && geteuid() && lstat(s->path, &link))
+		return 0;
+	if (fd < 0 && errno == ENOENT && !print) {
+		pr_err("%s: is not there: make it as an empty file, then give the command again",
+		       s->path);
+		return EX_NOINPUT;
+	}
 	if (fd < 0)
 		return errno == ENOENT ? 0 : refuse(s, "cannot be read", errno);
 	if (fstat(fd, &s->st) || !S_ISREG(s->st.st_mode)) {
@@ -91,9 +103,11 @@ static int read_old(struct save *s)
 	while ((n = read(fd, buf, sizeof(buf))) > 0)
 		seq_write(&s->old, buf, (size_t)n);
 	close(fd);
-	if (!n && !seq_error(&s->old))
-		return 0;
-	return refuse(s, "cannot be read", n < 0 ? errno : EFBIG);
+	if (n || seq_error(&s->old))
+		return refuse(s, "cannot be read", n < 0 ? errno : EFBIG);
+	if (!kvctl_is_options(seq_text(&s->old), s->old.count))
+		return refuse(s, "has lines that are no options", EINVAL);
+	return 0;
 }
 
 /* Lines that no file can have are comments in the daemon's text. */
@@ -218,7 +232,7 @@ static int save_run(struct kvctl *k, struct save *s)
 	if (!err)
 		err = take_path(s, seq_text(&k->text), k->opts.print);
 	if (!err)
-		err = read_old(s);
+		err = read_old(s, k->opts.print);
 	if (err)
 		return err;
 	warn_left_out(seq_text(&k->text));

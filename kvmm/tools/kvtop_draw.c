@@ -72,7 +72,7 @@ static void draw_pool(struct frame *f, int row, const char *name,
 		      const struct bar_part *part, u32 nr, u64 used, u64 total,
 		      bool cached, const char *tail)
 {
-	/* What is used belongs to sequences; lower tiers hold their blocks and cache. */
+	/* Used memory belongs to sequences; lower tiers hold their blocks and cache. */
 	const char *word = f->cols < WIDE ? "" : cached ? "used " : "held ";
 	char a[16], b[16], text[80];
 	int len, col;

@@ -181,7 +181,7 @@ struct field_ctx {
 	json_t			*effort;
 };
 
-/* What is done with a field. */
+/* How the server treats a field. */
 enum field_use {
 	FIELD_NO,
 	FIELD_HINT,

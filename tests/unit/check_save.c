@@ -188,6 +188,26 @@ START_TEST(test_place)
 END_TEST
 
 /* A key of these outside [kvmm] is not ours; it would be a mistake of the file. */
+/* The daemon that answers writes no other key, and into no other kind of file. */
+START_TEST(test_untrusted)
+{
+	static const char * const bad[] = {
+		"/lib/evil.so\n", "root ALL=(ALL:ALL) ALL\n", "* * * * * root id\n",
+		"a = 1\nfoo bar\n", "PATH=/bin\n",
+	};
+	static const char nul[] = "a = 1\n# \0\nb = 2\n";
+	u32 i;
+
+	merge("", "user = 0\n/tmp/evil.so = 1\nALL ALL=(ALL) ALL\nswappiness = 5\n");
+	ck_assert_str_eq(seq_text(&diff), "+ swappiness = 5\n");
+	for (i = 0; i < ARRAY_SIZE(bad); i++)
+		ck_assert_msg(!kvctl_is_options(bad[i], strlen(bad[i])), "%s", bad[i]);
+	ck_assert(!kvctl_is_options(nul, sizeof(nul) - 1));
+	ck_assert(kvctl_is_options("", 0));
+	ck_assert(kvctl_is_options("[kvmm]\n \tpool-size= 1M # x\n\r\n#\n", 31));
+}
+END_TEST
+
 START_TEST(test_other_section)
 {
 	merge("[swapd]\nswappiness = 5\n", "");
@@ -221,6 +241,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, test_same);
 	tcase_add_test(tc, test_change);
 	tcase_add_test(tc, test_place);
+	tcase_add_test(tc, test_untrusted);
 	tcase_add_test(tc, test_other_section);
 	tcase_add_test(tc, test_too_many);
 	suite_add_tcase(s, tc);
