@@ -107,8 +107,9 @@ static int notify_socket(const char *path)
 	return fd;
 }
 
+/* @mask: to restore: the keeper blocked the signals that it ignores, lest one be lost. */
 static void __noreturn ward_exec(struct keeper *k, u32 i, pid_t parent,
-				 const char *notify)
+				 const char *notify, const sigset_t *mask)
 {
 	char path[NEST_DIR_MAX + 16];
 	int fd;
@@ -120,6 +121,7 @@ static void __noreturn ward_exec(struct keeper *k, u32 i, pid_t parent,
 	signal(SIGTERM, SIG_DFL);
 	signal(SIGHUP, SIG_DFL);
 	signal(SIGPIPE, SIG_DFL);
+	sigprocmask(SIG_SETMASK, mask, NULL);
 	snprintf(path, sizeof(path), "%s/%s", k->dir, logs[i]);
 	fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
 	if (fd >= 0)
@@ -137,14 +139,18 @@ static void ward_start(struct keeper *k, u32 i)
 	const pid_t parent = getpid();
 	struct ward *w = &k->ward[i];
 	char path[NEST_DIR_MAX + 16];
+	sigset_t all, mask;
 
 	tell(k, NEST_STATUS, i, 0, i == NEST_SERVER ? "loading the model" :
 	     "starting a daemon for this command");
 	snprintf(path, sizeof(path), "%s/%s", k->dir, notifies[i]);
 	w->notify = notify_socket(path);
+	sigfillset(&all);
+	sigprocmask(SIG_SETMASK, &all, &mask);
 	w->pid = w->notify < 0 ? -1 : fork();
 	if (!w->pid)
-		ward_exec(k, i, parent, path);
+		ward_exec(k, i, parent, path, &mask);
+	sigprocmask(SIG_SETMASK, &mask, NULL);
 	if (w->pid > 0)
 		w->fd = (int)syscall(SYS_pidfd_open, w->pid, 0);
 	else
