@@ -40,7 +40,11 @@ static void copies_done(void)
 
 static void setup_as(u32 extents)
 {
+	sh_on_copy = on_copy;
+	nr_copies = 0;
 	sh_config(extents);
+	sh.cfg.host_bytes = 16 * SLOT;
+	sh.cfg.swappiness = 200;
 	sh.cfg.starve_ns = LONG * MS;
 	sh_start();
 	c = sh.core;
@@ -106,6 +110,18 @@ static int len_verb(u32 client, u16 op, u64 seq, u32 len)
 
 	*a = (struct kvmm_len_arg){ .seq = seq, .len = len };
 	ck_assert_int_eq(sh_submit(client, op, 1, 0, sizeof(*a)), 0);
+	err = sh_seq_res(0);
+	sh_settle();
+	return err;
+}
+
+static int advise(u32 client, u64 seq, u32 advice)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+	int err;
+
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = advice };
+	ck_assert_int_eq(sh_submit(client, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
 	err = sh_seq_res(0);
 	sh_settle();
 	return err;
@@ -295,24 +311,42 @@ START_TEST(test_growth_reaches_max)
 }
 END_TEST
 
+/* A sequence of @blocks is swapped out until the test says so. */
+static u64 pages_out(u32 blocks)
+{
+	u64 seq = runs(cl, blocks * SH_BT, 0);
+
+	ck_assert_int_eq(advise(cl, seq, KVMM_ADV_PAGEOUT), 0);
+	copies_done();
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+	return seq;
+}
+
 /*
  * Eviction frees no block, since an open step copies from it: the next event
- * takes an empty span of the other domain.
+ * takes an empty span of the other domain.  @_i: for a swapped sequence.
  */
 START_TEST(test_evicted_block_is_read)
 {
-	u64 seq = sh_ready(cl, SH_BT, 4 * SH_BT, 0), gone, waiter;
+	u64 swapped = _i ? pages_out(1) : 0, gone, waiter;
+	u64 seq = sh_ready(cl, SH_BT, 4 * SH_BT, 0);
 
 	sh_compute(cl, seq, 0, SH_BT, 0);
 	truncate_to(cl, seq, SH_BT / 2);
 	gone = runs(other, 3 * SH_BT, 0);
 	ck_assert_int_eq(sh_begin(cl, seq, SH_BT / 2, 1), 0);
-	(void)asks(cl, 9 * SH_BT, 0);
+	/* A restore wants one block more than it needs. */
+	(void)asks(cl, (9 - (u32)_i) * SH_BT, 0);
 	ck_assert_int_eq(sh_close(other, gone), 0);
 	ck_assert_uint_eq(sh_pool().nr_free_extents, 0);
-	waiter = waits(cl, 1);
+	if (_i)
+		ck_assert_int_eq(advise(cl, swapped, KVMM_ADV_WILLNEED), 0);
+	waiter = _i ? swapped : waits(cl, 1);
 	ck_assert_uint_eq(sh_pool().quiescing, SH_BLOCK);
+	ck_assert_uint_eq(sh_state(cl, waiter),
+			  _i ? KVMM_SEQ_SWAPPED : KVMM_SEQ_WAITING);
 	nothing(cl);
+	copies_done();
 	assert_runs(cl, waiter);
 }
 END_TEST
@@ -434,7 +468,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, test_unused_reservation_ends);
 	tcase_add_test(tc, test_commitment_ends);
 	tcase_add_test(tc, test_growth_reaches_max);
-	tcase_add_test(tc, test_evicted_block_is_read);
+	tcase_add_loop_test(tc, test_evicted_block_is_read, 0, 2);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("growth");
 	tcase_add_checked_fixture(tc, setup_growth, teardown);

@@ -235,6 +235,23 @@ static u32 restore_wants(const struct core *c, const struct kv_domain *d,
 	return max(lack, min(lack + wmark_min(d) + 1, most));
 }
 
+/*
+ * Free @room blocks for a restore that lacks @lack.  The plan counted cached blocks
+ * that an open step may still read: evicted, they are free when the step has ended.
+ * Eviction may also free a block that still had content of the sequence.  Each time
+ * cache was lost, so the next try does better, with others' memory if need be.
+ */
+static bool restore_evict(struct core *c, const struct kv_seq *s, u32 room, u32 lack)
+{
+	enum verdict verdict = room_evict(c, s->domain, room);
+	u32 cached;
+
+	if (swap_lacking(c, s, &cached) <= lack && swap_fits(c, s))
+		return verdict == ROOM_NOW;
+	seq_domain(c, s)->host_wanted = 1;
+	return false;
+}
+
 /**
  * swap_restore() - admit a swapped sequence if there is room
  * Return: as admit_one().
@@ -278,12 +295,8 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 		s->stuck = stuck;
 		return restore_stuck(c, s);
 	}
-	if (room_evict(c, s->domain, room) != ROOM_NOW)
-		return ROOM_NONE;
-	/* Eviction may have freed a block that still had the content. */
-	if (swap_lacking(c, s, &cached) > lack || !swap_fits(c, s)) {
+	if (!restore_evict(c, s, room, lack)) {
 		domain_kick(d);
-		d->host_wanted = 1;
 		return ROOM_NONE;
 	}
 
