@@ -343,6 +343,79 @@ START_TEST(test_run_of_another_tenant)
 }
 END_TEST
 
+/* Running sequences of "t" commit to sixteen blocks, and @ratio of 32 are the limit. */
+static struct kv_seq *commits(u32 ratio)
+{
+	struct kv_seq *s;
+
+	again("TTTTxxxx");
+	SH_CORE(ck_assert_int_eq(core_tune(c, sh.now, CORE_TUNE_overcommit_ratio,
+					   ratio), 0));
+	SH_CORE(ck_assert_int_eq(core_tune(c, sh.now, CORE_TUNE_overcommit,
+					   CORE_OVERCOMMIT_NEVER), 0));
+	s = waiter('x', 4);
+	waits_since(s, STARVE);
+	return s;
+}
+
+/*
+ * Its domain has cache enough, but another tenant commits to what the limit of the
+ * node allows: a family of it that had its time ends its commitment.
+ */
+START_TEST(test_commitment_of_another_tenant)
+{
+	struct kv_seq *s;
+
+	scene("TTTTxxxx");
+	s = commits(60);
+	check_at(sh.now);
+	ck_assert_uint_eq(marked(), 1);
+	ck_assert_uint_eq(state_at('t', 3), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(seq_find(c, t, runs[3])->cause, CORE_CAUSE_tenant);
+	ck_assert_uint_eq(seq_find(c, t, runs[3])->taken.by_domain, dom_of('x'));
+	ck_assert_uint_eq(sh_count(CORE_EV_revoke_preempt), 1);
+	ck_assert_uint_eq(c->head->nr_revokes, 0);
+	/* The limit of the node has room for it now. */
+	check_at(sh.now);
+	ck_assert_uint_eq(marked(), 1);
+	s = commits(60);
+	waits_since(s, STARVE - 1);
+	check_at(sh.now);
+	ck_assert_uint_eq(marked(), 0);
+	s = commits(60);
+	protect('t', 16);
+	check_at(sh.now);
+	ck_assert_uint_eq(marked(), 0);
+}
+END_TEST
+
+/* Of two tenants the one with the larger share loses, one family at a time. */
+START_TEST(test_commitment_of_the_larger_share)
+{
+	struct kv_seq *s;
+
+	domain('z', 3, 1);
+	domain('x', 2, 1);
+	layout("TTTZxxxx");
+	sh.now += 4 * STARVE;
+	SH_CORE(ck_assert_int_eq(core_tune(c, sh.now, CORE_TUNE_overcommit_ratio,
+					   60), 0));
+	SH_CORE(ck_assert_int_eq(core_tune(c, sh.now, CORE_TUNE_overcommit,
+					   CORE_OVERCOMMIT_NEVER), 0));
+	ck_assert_int_eq(sh_begin(t, runs[2], 3 * SH_BT + 1, 1), 0);
+	s = waiter('x', 4);
+	waits_since(s, STARVE);
+	check_at(sh.now);
+	ck_assert_uint_eq(state_at('t', 2), KVMM_SEQ_MARKED);
+	ck_assert_uint_eq(marked(), 1);
+	/* The memory of "t" will come, so "z" is next. */
+	c->steps[t * KVMM_MAX_STEPS + c->clients[t].step_head].begun = sh.now;
+	check_at(sh.now);
+	ck_assert_uint_eq(marked(), 2);
+	ck_assert_uint_eq(state_at('z', 3), KVMM_SEQ_RECOMPUTE);
+}
+END_TEST
+
 /* ---- the needs of waiting sequences ---- */
 
 START_TEST(test_needs_of_a_waiter)
@@ -475,6 +548,8 @@ int main(void)
 	tcase_add_loop_test(tc, test_victim_at_memory_max, 0, 2);
 	tcase_add_loop_test(tc, test_victim_below_min, 0, 2);
 	tcase_add_test(tc, test_run_of_another_tenant);
+	tcase_add_test(tc, test_commitment_of_another_tenant);
+	tcase_add_test(tc, test_commitment_of_the_larger_share);
 	tcase_add_test(tc, test_needs_of_a_waiter);
 	tcase_add_test(tc, test_waiter_without_table_pages);
 	tcase_add_test(tc, test_needs_within_a_promise);

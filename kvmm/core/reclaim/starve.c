@@ -182,6 +182,39 @@ static bool starves_for_others(struct core *c, const struct kv_seq *w)
 }
 
 /*
+ * With overcommit 2 a sequence may find room and still wait, because the running
+ * sequences of other tenants commit to all that the limit of the node allows.  Then
+ * memory does not help it: a family has to end its commitment.  Of the tenants that
+ * have such a family, the domain with the largest share loses one.
+ */
+static void starve_commitment(struct core *c, struct kv_seq *w)
+{
+	struct kv_seq *victim = NULL, *v;
+	u32 i;
+
+	if (!commit_node_waits(c, seq_domain(c, w), seq_most(c, w)))
+		return;
+	for_each_domain(c, i) {
+		const struct kv_domain *d = &c->domains[i];
+
+		if (d->tenant == seq_domain(c, w)->tenant ||
+		    victim_is_marked(c, d->tenant) || !limit_may_lose(d, 0, true))
+			continue;
+		v = aged_victim(c, d, w);
+		if (v && (!victim || limit_share(d) >
+				     limit_share(seq_domain(c, victim))))
+			victim = v;
+	}
+	if (!victim)
+		return;
+	KV_BUG_ON(victim->state != KVMM_SEQ_READY);
+	oom_note(c, w, waiter_blocks(c, w), CORE_OOM_victim, CORE_CAUSE_tenant,
+		 victim);
+	core_count(c, CORE_EV_revoke_preempt, 1);
+	family_mark(c, victim, CORE_CAUSE_tenant, w);
+}
+
+/*
  * Of the sequences without a victim in their own tenant, the one that waits longest
  * takes runs of other tenants.
  */
@@ -203,6 +236,8 @@ static void starve_others(struct core *c)
 			   seq_domain(c, longest)->nr_running, 0);
 	if (lacks && !victim_is_marked(c, seq_domain(c, longest)->tenant))
 		(void)displace(c, longest, lacks, false);
+	if (!lacks)
+		starve_commitment(c, longest);
 	domain_kick(seq_domain(c, longest));
 }
 

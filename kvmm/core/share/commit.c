@@ -89,19 +89,26 @@ bool commit_never(const struct core *c, const struct kv_domain *d, u64 tokens)
 }
 
 /**
- * commit_waits() - would an admission exceed a limit?
+ * commit_node_waits() - would an admission exceed the limit of the node?
  * @nr:   blocks that the sequence and its growth add to Committed_AS
  */
-static bool commit_waits(const struct core *c, const struct kv_domain *d, u64 nr)
+bool commit_node_waits(const struct core *c, const struct kv_domain *d, u64 nr)
 {
 	u64 sum, limit;
 
 	if (core_cfg(c)->overcommit != CORE_OVERCOMMIT_NEVER)
 		return false;
-	if (commit_blocks(d) + nr > commit_limit(c, d))
-		return true;
 	sum = commit_node(c, &limit);
 	return sum + blocks_bytes(c, d, nr) > limit;
+}
+
+/* The same for both limits, of its domain and of the node. */
+static bool commit_waits(const struct core *c, const struct kv_domain *d, u64 nr)
+{
+	if (core_cfg(c)->overcommit != CORE_OVERCOMMIT_NEVER)
+		return false;
+	return commit_blocks(d) + nr > commit_limit(c, d) ||
+	       commit_node_waits(c, d, nr);
 }
 
 /**
