@@ -291,6 +291,40 @@ START_TEST(test_hints_are_of_the_domain)
 }
 END_TEST
 
+/*
+ * A sequence comes back without a reservation, has to copy its only block, and
+ * memory.max has fallen to one block.  Swapped out again it would come back with
+ * the same block, for ever: it is computed again.  @_i: there is room for the copy.
+ */
+START_TEST(test_tail_that_cannot_be_copied)
+{
+	u64 first = sh_ready(cl, SH_BT, 0, 0), seq;
+
+	sh_compute(cl, first, 0, SH_BT, 0);
+	ck_assert_int_eq(sh_close(cl, first), 0);
+	seq = sh_ready(cl, SH_BT - 1, 1, 0);
+	ck_assert_uint_eq(sh_status(cl, seq)->valid_len, SH_BT - 2);
+	pageout(seq);
+	ck_assert_int_eq(core_domain_set(sh.core, sh.now, 0, CORE_LIMIT_MAX,
+					 (1 + (u32)_i) * SH_BLOCK), 0);
+	ck_assert_int_eq(advise(seq, KVMM_ADV_WILLNEED), 0);
+	do_copies(0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	if (_i) {
+		ck_assert_int_eq(sh_begin(cl, seq, SH_BT - 2, 1), 0);
+		return;
+	}
+	ck_assert_int_eq(sh_begin(cl, seq, SH_BT - 2, 1), -EAGAIN);
+	ck_assert_int_eq(advise(seq, KVMM_ADV_PAGEOUT), -EAGAIN);
+	sh_tick(STARVE + 1);
+	ck_assert_int_eq(sh_begin(cl, seq, SH_BT - 2, 1), -EAGAIN);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RECOMPUTE);
+	ck_assert_int_eq(sh_match(cl, seq, SH_BT - 1, 0), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	ck_assert_int_eq(sh_begin(cl, seq, 0, SH_BT - 1), 0);
+}
+END_TEST
+
 /* ---- turns ---- */
 
 /* Time spent paged out is no waiting time. */
@@ -683,6 +717,7 @@ static Suite *swap_suite(void)
 	tcase_add_checked_fixture(tc, setup_small, teardown);
 	tcase_add_test(tc, test_pageout_takes_its_own_copies);
 	tcase_add_test(tc, test_hints_are_of_the_domain);
+	tcase_add_loop_test(tc, test_tail_that_cannot_be_copied, 0, 2);
 	suite_add_tcase(s, tc);
 
 	tc = tcase_create("two");

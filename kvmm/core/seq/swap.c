@@ -132,6 +132,25 @@ static bool family_room(struct core *c, struct kv_seq *s, u32 state)
 	return false;
 }
 
+/*
+ * Must a member copy its tail before it can go on, and can the domain never hold
+ * the copy beside the tail?  Swapped and restored it would map the same tail again.
+ * Computed again, it gets a tail of its own.
+ */
+static bool family_is_stuck(const struct core *c, const struct kv_seq *s, u32 state)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	const struct kv_seq *m;
+
+	for_each_relative(c, s, m)
+		if (m->state == state && m->valid_len % d->block_tokens &&
+		    m->nr_blocks >= domain_capacity(c, d) &&
+		    !block_writable(c, table_get(c, m, m->valid_len /
+						 d->block_tokens)))
+			return true;
+	return false;
+}
+
 /* Is there a tier for the members in @state, and does swapping pay? */
 static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
 {
@@ -139,7 +158,7 @@ static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
 	u32 nr, fresh;
 
 	if (!core_pool(c, CORE_POOL_HOST)->online || !core_cfg(c)->swappiness ||
-	    c->head->device)
+	    c->head->device || family_is_stuck(c, s, state))
 		return false;
 	nr = family_blocks(c, s, state, &fresh);
 	if (!nr || (!(s->flags & SEQF_DECIDED) && !swap_pays(c, d, nr, fresh)))
