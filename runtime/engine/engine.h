@@ -201,7 +201,7 @@ struct engine_token {
  * @on_prompt: a token of the prompt, from position 1 on, in order, before the
  *            first @on_token
  * @on_seq:   a sample has this sequence of the daemon from now on; until it has
- *            one, it shares that of sample 0
+ *            one, it shares that of sample 0; never after @on_done of the sample
  * @on_token: one more token of a sample
  * @on_done:  called exactly once a sample, after its last token
  * @arg:      passed to the callbacks

@@ -296,12 +296,13 @@ bool fork_may_retry(const struct engine *e, const struct request *r,
 	return status == -EAGAIN || status == -EBUSY || status == -ESTALE;
 }
 
+/* After on_done() of a sample the caller may have freed what on_seq() writes to. */
 void seq_tell(const struct seq *s)
 {
 	const u32 sample = s->sample == ENGINE_NO_SAMPLE ? 0 : s->sample;
 	const struct request *r = s->req;
 
-	if (r->c.on_seq && sample < r->c.n)
+	if (r->c.on_seq && sample < r->c.n && !r->samples[sample].over)
 		r->c.on_seq(r->c.arg, sample, s->handle);
 }
 

@@ -92,6 +92,16 @@ static void on_prompt(void *arg, u32 position, const struct engine_token *t)
 	check_token(a->ids, position, a->c.prompt_logprobs, NULL, t);
 }
 
+/* After its on_done the caller may have freed the sample. */
+static void on_seq(void *arg, u32 sample, u64 seq)
+{
+	struct ask *a = arg;
+
+	(void)seq;
+	ck_assert_uint_lt(sample, max(a->c.n, 1u));
+	ck_assert_uint_eq(a->got[sample].dones, 0);
+}
+
 static void on_token(void *arg, u32 sample, const struct engine_token *t)
 {
 	struct ask *a = arg;
@@ -162,7 +172,8 @@ static struct ask *ask(u32 i, u32 from, u32 nr, u32 max_new, u32 n)
 		a->ids[k] = (from + k * 5) % FM_VOCAB;
 	a->c = (struct engine_request){
 		.ids = a->ids, .nr = nr, .max_new = max_new, .n = n,
-		.on_prompt = on_prompt, .on_token = on_token, .on_done = on_done, .arg = a,
+		.on_prompt = on_prompt, .on_seq = on_seq, .on_token = on_token,
+		.on_done = on_done, .arg = a,
 		.sampling = { .top_p = 1.0f, .seed = 40 + i },
 	};
 	return a;
