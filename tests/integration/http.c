@@ -19,19 +19,31 @@
 
 #define WEB_WAIT_MS	30000u
 
-static void web_connect(struct web *w, u32 port, bool narrow)
+/* Connect from 127.0.0.1, or from 127.1.0.0 plus @from. */
+static void web_connect(struct web *w, u32 port, bool narrow, u32 from)
 {
 	struct sockaddr_in sa = {
 		.sin_family = AF_INET, .sin_port = htons((u16)port),
 		.sin_addr.s_addr = htonl(INADDR_LOOPBACK),
 	};
-	const int small = 1;
+	const struct sockaddr_in own = {
+		.sin_family = AF_INET,
+		.sin_addr.s_addr = htonl(0x7f010000 + from),
+	};
+	const int small = 1, later = 1;
 
 	memset(w, 0, sizeof(*w));
 	w->wait_ms = WEB_WAIT_MS;
 	w->fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (narrow)
 		setsockopt(w->fd, SOL_SOCKET, SO_RCVBUF, &small, sizeof(small));
+	/* connect() chooses a port that is free for this destination. */
+	if (from && (setsockopt(w->fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &later,
+				sizeof(later)) ||
+		     bind(w->fd, (struct sockaddr *)&own, sizeof(own)))) {
+		close(w->fd);
+		w->fd = -1;
+	}
 	if (w->fd >= 0 && connect(w->fd, (struct sockaddr *)&sa, sizeof(sa))) {
 		close(w->fd);
 		w->fd = -1;
@@ -40,12 +52,17 @@ static void web_connect(struct web *w, u32 port, bool narrow)
 
 void web_open(struct web *w, u32 port)
 {
-	web_connect(w, port, false);
+	web_connect(w, port, false, 0);
 }
 
 void web_open_narrow(struct web *w, u32 port)
 {
-	web_connect(w, port, true);
+	web_connect(w, port, true, 0);
+}
+
+void web_open_from(struct web *w, u32 port, u32 from)
+{
+	web_connect(w, port, false, from);
 }
 
 void web_close(struct web *w)

@@ -39,6 +39,8 @@ struct web {
 void web_open(struct web *w, u32 port);
 /* The same with the smallest receive buffer. */
 void web_open_narrow(struct web *w, u32 port);
+/* The same from the address 127.1.0.0 plus @from, which has ports of its own. */
+void web_open_from(struct web *w, u32 port, u32 from);
 void web_close(struct web *w);
 /* Send bytes.  Return: whether all were sent. */
 bool web_send(struct web *w, const void *p, size_t n);
