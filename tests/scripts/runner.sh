@@ -176,6 +176,24 @@ suite unit check_skip <<<'exit 77'
 tests_run unit
 check "skipped without a reason" rc_is 1
 
+# A process keeps the number of the suite's group until its processes have ended, even
+# if all of the group is asked to end.
+suite unit check_kept <<'EOF'
+trap '' TERM
+kill -TERM 0
+read -r _ _ _ _ group _ <"/proc/$$/stat"
+for stat in /proc/[0-9]*/stat; do
+	read -r pid name _ _ of _ 2>/dev/null <"$stat" || continue
+	[ "$of:$name" = "$group:(sleep)" ] && echo "$pid" && exit
+done
+exit 1
+EOF
+fresh_out=$work/build/logs/unit-check_kept.log
+T=check_kept tests_run
+check "the number of the group is kept" rc_is 0
+head -1 "$fresh_out" >"$work/pid"
+check "until the suite has ended" gone
+
 # A suite was killed: its files, processes and mounts go.
 fresh
 rm -f "$work/pid"
