@@ -296,7 +296,7 @@ bool fork_may_retry(const struct engine *e, const struct request *r,
 	return status == -EAGAIN || status == -EBUSY || status == -ESTALE;
 }
 
-/* After on_done() of a sample the caller may have freed what on_seq() writes to. */
+/* After on_done() of a sample the caller may have freed its memory. */
 void seq_tell(const struct seq *s)
 {
 	const u32 sample = s->sample == ENGINE_NO_SAMPLE ? 0 : s->sample;
