@@ -268,6 +268,21 @@ START_TEST(test_claimed_and_isolated_spans)
 }
 END_TEST
 
+/* The claimed run reaches into a span behind its first extent. */
+START_TEST(test_claim_of_the_end_of_a_span)
+{
+	scene("GTTTTTT");
+	c->extents[0].want = EXT_WANT_SIZE;
+	sh_unchecked = true;
+	ck_assert_int_eq(sh_begin(owner['g'], runs[0], 1, 1), 0);
+	ck_assert_int_eq(claim('t', 4, true), ROOM_MADE);
+	c->extents[0].want = 0;
+	ck_assert_uint_eq(state_at('g', 0), KVMM_SEQ_MARKED);
+	ck_assert(block_is_claimed(c, table_get(c, seq_at(0), 0)));
+	ck_assert(!block_is_claimed(c, 2 * SH_PER));
+}
+END_TEST
+
 /* A run in which one extent is being made or given back cannot go. */
 START_TEST(test_states_of_extents)
 {
@@ -622,6 +637,7 @@ int main(void)
 	tcase_add_test(tc, test_min_of_the_owner);
 	tcase_add_test(tc, test_own_spans_are_not_displaced);
 	tcase_add_test(tc, test_claimed_and_isolated_spans);
+	tcase_add_test(tc, test_claim_of_the_end_of_a_span);
 	tcase_add_test(tc, test_states_of_extents);
 	tcase_add_test(tc, test_memory_of_another_tenant_in_no_span);
 	tcase_add_test(tc, test_waiter_displaces_past_residency_only);

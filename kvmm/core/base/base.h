@@ -261,12 +261,25 @@ static inline u32 block_span(const struct core *c, u32 blk)
 	return c->extents[blk >> core_sizes(c)->block_shift].span;
 }
 
+/*
+ * The claim that empties the isolated span, as in kv_extent.want, or 0.  A claimed run
+ * may reach into the span behind its first extent.
+ */
+static inline u32 span_claim(const struct core *c, u32 first)
+{
+	u32 e;
+
+	if (span_is_isolated(&c->spans[first]))
+		for_each_extent(e, first, c->spans[first].nr_extents)
+			if (c->extents[e].want)
+				return c->extents[e].want;
+	return 0;
+}
+
 /* Is the block in a span that is being emptied for another tenant? */
 static inline bool block_is_claimed(const struct core *c, u32 blk)
 {
-	u32 span = block_span(c, blk);
-
-	return span_is_isolated(&c->spans[span]) && c->extents[span].want;
+	return span_claim(c, block_span(c, blk));
 }
 
 /* Is the block in a span that goes out of use?  See resize.c. */

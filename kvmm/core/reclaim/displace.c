@@ -231,7 +231,7 @@ static u32 after_family(const struct core *c, const struct kv_seq *s)
 /* The domain that claimed the run of the span, or CORE_NONE. */
 static u32 span_taker(const struct core *c, u32 span)
 {
-	const u32 want = c->extents[span].want;
+	const u32 want = span_claim(c, span);
 
 	if (!want || want > CORE_MAX_REVOKES)
 		return CORE_NONE;
