@@ -83,7 +83,11 @@ START_TEST(test_longer_waiter_keeps)
 	theirs = waiter('x', 5);
 	ck_assert(!may(0));
 	ck_assert(!may(4));
+	/* Of two that have waited as long the earlier arrival keeps. */
 	mine = waiter('t', 5);
+	ck_assert_uint_lt(theirs->arrival, mine->arrival);
+	ck_assert(!may(0));
+	theirs->arrival = mine->arrival + 1;
 	ck_assert(may(0));
 	mine->since++;
 	ck_assert(!may(0));

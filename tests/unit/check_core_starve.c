@@ -88,6 +88,32 @@ START_TEST(test_longest_waiter_comes_first)
 }
 END_TEST
 
+/* A sequence without table pages waits for its client: another one holds up others. */
+START_TEST(test_waiter_without_pages_comes_first_to_none)
+{
+	struct kv_seq *mine, *theirs, *behind;
+	struct kv_client *cl;
+
+	scene("ABTTXXTT");
+	cl = &c->clients[owner['a']];
+	theirs = waiter('a', 4);
+	mine = waiter('t', 4);
+	waits_since(theirs, STARVE);
+	waits_since(mine, 0);
+	cl->nr_free_pages = cl->promised;
+	ck_assert(!holds_back(mine));
+	ck_assert(!waiter_reachable(c, dom_of('a')));
+	/* One that was swapped out holds its pages. */
+	behind = waiter('a', 4);
+	behind->flags |= SEQF_SWAPPED;
+	waits_since(behind, STARVE);
+	ck_assert(holds_back(mine));
+	ck_assert(waiter_reachable(c, dom_of('a')));
+	behind->flags &= ~SEQF_SWAPPED;
+	ck_assert(!holds_back(mine));
+}
+END_TEST
+
 /* A sequence of lower priority in the same tenant waits, unless the other is idle. */
 START_TEST(test_priority_of_the_waiter)
 {
@@ -538,6 +564,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, sh_stop);
 	tcase_add_test(tc, test_longest_waiter_comes_first);
+	tcase_add_test(tc, test_waiter_without_pages_comes_first_to_none);
 	tcase_add_test(tc, test_priority_of_the_waiter);
 	tcase_add_loop_test(tc, test_wait_that_is_unusual, 0, 4);
 	tcase_add_test(tc, test_waiter_beyond_reach);

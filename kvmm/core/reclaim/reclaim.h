@@ -14,6 +14,7 @@ u32 span_evict_cached(struct core *c, u32 first);
 struct kv_seq *first_waiter(const struct core *c, const struct kv_domain *d);
 struct kv_seq *waiter_turn(struct core *c, struct kv_seq *s);
 struct kv_seq *next_waiter(struct core *c, const struct kv_domain *d);
+bool waiter_has_pages(const struct core *c, const struct kv_seq *w);
 u32 waiter_blocks(const struct core *c, const struct kv_seq *w);
 bool waiter_fits(struct core *c, const struct kv_seq *w);
 bool waiter_could_use(struct core *c, const struct kv_seq *w);

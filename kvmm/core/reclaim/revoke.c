@@ -66,13 +66,25 @@ static const struct kv_seq *waiter_of(const struct core *c, u32 dom)
 }
 
 /*
+ * Has @w waited longer than @than, or a running sequence?  Of two that were preempted
+ * in one event the earlier arrival has: else both tenants would take the other's
+ * extents in turns.
+ */
+static bool waited_longer(const struct core *c, const struct kv_seq *w,
+			  const struct kv_seq *than)
+{
+	if (than && w->since == than->since)
+		return w->arrival < than->arrival;
+	return w->since < (than ? than->since : c->now);
+}
+
+/*
  * Note the tenants that keep their extents: one of their sequences has waited
  * longer than those of @dom and could use the memory.
  */
 static void keep_for_waiters(struct core *c, u32 dom)
 {
 	const struct kv_seq *mine = waiter_of(c, dom), *w;
-	u64 since = mine ? mine->since : c->now;
 	u32 i;
 
 	for_each_domain(c, i) {
@@ -82,7 +94,7 @@ static void keep_for_waiters(struct core *c, u32 dom)
 		if (d->tenant == c->domains[dom].tenant || t->keeps)
 			continue;
 		w = waiter_of(c, i);
-		t->keeps = w && w->since < since && waiter_could_use(c, w);
+		t->keeps = w && waited_longer(c, w, mine) && waiter_could_use(c, w);
 	}
 }
 

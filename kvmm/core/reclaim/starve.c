@@ -28,6 +28,24 @@ static bool starves(struct core *c, const struct kv_seq *w)
 }
 
 /*
+ * The first waiting sequence of the domain that memory would help.  One that lacks
+ * table pages waits for its own client: if others held back for it, those that hold
+ * the pages could do so too, for ever.
+ */
+static struct kv_seq *waiter_to_help(const struct core *c, const struct kv_domain *d)
+{
+	u32 i;
+
+	for (i = d->wait_head; i != CORE_NONE; i = c->seqs[i].next) {
+		struct kv_seq *w = &c->seqs[i];
+
+		if (!c->clients[w->client].nr_unacked && waiter_has_pages(c, w))
+			return w;
+	}
+	return NULL;
+}
+
+/*
  * Has a sequence of @d waited so long that it goes before one of @than, which has
  * less of the surplus?  Under overload sequences are admitted by weight, so the
  * usual wait depends on the weight too.
@@ -64,7 +82,7 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
 
 		if (!d->used || i == s->domain)
 			continue;
-		w = first_waiter(c, d);
+		w = waiter_to_help(c, d);
 		if (!w || w->since >= s->since ||
 		    (d->tenant == seq_domain(c, s)->tenant &&
 		     w->priority < s->priority && !idle) ||
@@ -85,7 +103,7 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
  */
 bool waiter_reachable(struct core *c, u32 dom)
 {
-	const struct kv_seq *w = first_waiter(c, &c->domains[dom]);
+	const struct kv_seq *w = waiter_to_help(c, &c->domains[dom]);
 
 	return w && waiter_fits(c, w) && !starved_waits(c, w);
 }

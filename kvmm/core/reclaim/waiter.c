@@ -18,16 +18,19 @@ struct kv_seq *first_waiter(const struct core *c,
 	return NULL;
 }
 
-/* Had @w waited for starve_ns at the last tick, and can it be admitted? */
-static bool turn_is_due(const struct core *c, const struct kv_seq *w)
+/* Has its client table pages for @w?  A swapped sequence holds its own. */
+bool waiter_has_pages(const struct core *c, const struct kv_seq *w)
 {
-	if (c->head->ticked < w->since + core_cfg(c)->starve_ns ||
-	    c->clients[w->client].nr_unacked)
-		return false;
-	/* The swapped sequence may hold the client's pages. */
 	return (w->flags & SEQF_SWAPPED) ||
 	       table_has_room(c, w, tokens_to_blocks(seq_domain(c, w),
 						     w->nr_ids));
+}
+
+/* Had @w waited for starve_ns at the last tick, and can it be admitted? */
+static bool turn_is_due(const struct core *c, const struct kv_seq *w)
+{
+	return c->head->ticked >= w->since + core_cfg(c)->starve_ns &&
+	       !c->clients[w->client].nr_unacked && waiter_has_pages(c, w);
 }
 
 /**
