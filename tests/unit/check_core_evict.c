@@ -151,6 +151,23 @@ START_TEST(test_isolated_cache)
 }
 END_TEST
 
+/* The cache outside the isolated span is of another kind, and is found all the same. */
+START_TEST(test_cache_of_another_kind)
+{
+	u32 leaf = 2 * SH_PER - 1;
+
+	scene("aaAATTTT");
+	SH_CORE(lru_del(c, leaf));
+	ck_assert(lru_keep(c, c->blocks[leaf].node, c->now + 1000));
+	SH_CORE(lru_add(c, leaf));
+	sh_check();
+	ck_assert_int_eq(span_isolate(c, 0), 0);
+	ck_assert_uint_eq(block_span(c, lru_next(c, dom_of('a'))), 0);
+	ck_assert_int_eq(evict('a', 4), ROOM_NOW);
+	ck_assert_str_eq(map(), "a_AATTTT");
+}
+END_TEST
+
 /* ---- for others ---- */
 
 static void spare(char letter, u32 nr)
@@ -264,6 +281,7 @@ int main(void)
 	tcase_add_test(tc, test_at_memory_high);
 	tcase_add_test(tc, test_trace_of_a_limit);
 	tcase_add_test(tc, test_isolated_cache);
+	tcase_add_test(tc, test_cache_of_another_kind);
 	tcase_add_test(tc, test_cache_for_others);
 	tcase_add_test(tc, test_cache_for_others_above_the_floor);
 	tcase_add_test(tc, test_cache_for_others_above_min);

@@ -182,6 +182,8 @@ void lru_chill(struct core *c, u32 node);
 void lru_retain(struct core *c, u32 node, u32 retain, bool own);
 u32 lru_next(const struct core *c, u32 dom);
 u32 lru_after(const struct core *c, u32 blk);
+u32 lru_search(const struct core *c, u32 dom,
+	       bool (*fits)(const struct core *c, u32 blk));
 u32 lru_units(const struct kv_lru *l);
 struct kv_lru_list *lru_list(const struct core *c, u32 blk);
 

@@ -563,6 +563,38 @@ u32 lru_after(const struct core *c, u32 blk)
 	return CORE_NONE;
 }
 
+/* The first block from @blk on that @fits, in one list. */
+static u32 list_search(const struct core *c, u32 blk,
+		       bool (*fits)(const struct core *c, u32 blk))
+{
+	while (blk != CORE_NONE && !fits(c, blk))
+		blk = c->blocks[blk].next;
+	return blk;
+}
+
+/**
+ * lru_search() - a cached block of a domain that @fits, roughly the next one to evict
+ *
+ * Looks at every cached block where lru_after() stays within one kind.
+ * Return: CORE_NONE when none fits.
+ */
+u32 lru_search(const struct core *c, u32 dom,
+	       bool (*fits)(const struct core *c, u32 blk))
+{
+	const struct kv_lru *l = &c->lrus[dom];
+	u32 blk = CORE_NONE, k, gen, i;
+
+	for (k = 0; k < LRU_NR_KINDS && blk == CORE_NONE; k++)
+		for (gen = l->min_gen; gen != l->min_gen + LRU_NR_GENS &&
+		     l->used[k] && blk == CORE_NONE; gen++)
+			if (l->used[k] & BIT_ULL(gen % LRU_NR_GENS))
+				blk = list_search(c, l->list[k][gen % LRU_NR_GENS]
+						  .head, fits);
+	for (i = 0; i < LRU_NR_LEASES && blk == CORE_NONE; i++)
+		blk = list_search(c, l->lease[i].list.head, fits);
+	return blk == CORE_NONE ? list_search(c, l->inner.head, fits) : blk;
+}
+
 /* One tier: the candidate of any class that would be evicted first. */
 static void view_tier(const struct core *c, const struct kv_lru *l, u32 t,
 		      struct core_lru_view *v)

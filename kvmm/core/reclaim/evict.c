@@ -10,6 +10,12 @@
 
 #define WORK_EVICT	32u	/* see core_work() */
 
+/* Does the block's eviction give its domain a free block? */
+static bool frees_block(const struct core *c, u32 blk)
+{
+	return !span_is_isolated(&c->spans[block_span(c, blk)]);
+}
+
 /*
  * The block to evict next.  Blocks of isolated spans count only with @any: their
  * eviction gives the domain no free block.
@@ -18,9 +24,10 @@ static u32 evict_next(const struct core *c, u32 dom, bool any)
 {
 	u32 i = lru_next(c, dom);
 
-	while (!any && i != CORE_NONE &&
-	       span_is_isolated(&c->spans[block_span(c, i)]))
+	while (!any && i != CORE_NONE && !frees_block(c, i))
 		i = lru_after(c, i);
+	if (i == CORE_NONE && domain_cached(&c->domains[dom]))
+		i = lru_search(c, dom, frees_block);
 	KV_BUG_ON(i != CORE_NONE && c->blocks[i].domain != dom);
 	return i;
 }
