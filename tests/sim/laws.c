@@ -146,8 +146,9 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 		    cl->id, slot, was->epoch, st->seq_epoch,
 		    core_seq_state_name(st->state));
 	}
-	if (was->generation != st->generation)
-		lost = 0;
+	/* A fork that is preempted when it is made has lost what its parent had. */
+	if (fork)
+		lost = was->preempt_events ? was->valid : 0;
 	else if (was->preempt_events)
 		lost = was->valid;
 	*was = (struct sim_seen){ .seqcount = st->seqcount,

@@ -104,10 +104,13 @@ void pressure_account(struct sim *w)
 			add_up(w, p, &v);
 		p->since = w->now;
 		p->tasks = domain_tasks(w, i);
-		LOG(w, "  stalls of domain %u: %llx, core %llu, truth %llu us, %u stalled, %u productive",
+		LOG(w, "  stalls of domain %u: %llx, core %llu, truth %llu us, full %llu, %llu us, %u stalled, %u productive",
 		    i, (unsigned long long)p->tasks,
 		    (unsigned long long)p->core[0][0] / 1000,
-		    (unsigned long long)p->truth[0][0] / 1000, v.nr_stalled, v.nr_productive);
+		    (unsigned long long)p->truth[0][0] / 1000,
+		    (unsigned long long)p->core[0][1] / 1000,
+		    (unsigned long long)p->truth[0][1] / 1000,
+		    v.nr_stalled, v.nr_productive);
 	}
 }
 

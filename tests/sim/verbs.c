@@ -140,6 +140,7 @@ static void fork_child(struct sim *w, struct sim_client *cl,
 	q->epoch = cl->status[slot].seq_epoch;
 	cl->nr_seqs++;
 	seq_fork_tokens(from, q);
+	cl->seen[slot].valid = q->valid;	/* if it is preempted at once */
 	if (seq_look(w, cl, q)->state != KVMM_SEQ_READY && laws_promise_kept(w))
 		return;
 	LAW(w, cl->status[slot].state == KVMM_SEQ_READY,
