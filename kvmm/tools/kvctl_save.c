@@ -72,6 +72,30 @@ static int take_path(struct save *s, const char *text, bool print)
 	return 0;
 }
 
+/*
+ * May root follow the word of this daemon?  Anybody can listen at a socket in a
+ * directory that he may write.  So the directory belongs to root, or to the owner of
+ * the file of options, and nobody else may write it.  Return: exit code.
+ */
+static int judge_daemon(const struct kvctl *k, const struct save *s)
+{
+	char dir[KV_VIEW_PATH_MAX];
+	struct stat st;
+	char *slash;
+
+	snprintf(dir, sizeof(dir), "%s", k->path);
+	slash = strrchr(dir, '/');
+	if (slash)
+		slash[slash == dir] = '\0';
+	if (geteuid() || (!stat(slash ? dir : ".", &st) &&
+			  !(st.st_mode & 022) &&
+			  (!st.st_uid || st.st_uid == s->st.st_uid)))
+		return 0;
+	pr_err("%s: another user than root and the owner of %s may run a daemon there: give the command as that user",
+	       slash ? dir : ".", s->path);
+	return EX_NOPERM;
+}
+
 /* Read the file, if it is there.  Return: exit code. */
 static int read_old(struct save *s, bool print)
 {
@@ -245,7 +269,9 @@ static int save_run(struct kvctl *k, struct save *s)
 	}
 	if (k->opts.print)
 		return print_text(k, seq_text(&s->new), s->new.count);
-	err = s->diff.count ? write_new(s) : 0;
+	err = judge_daemon(k, s);
+	if (!err && s->diff.count)
+		err = write_new(s);
 	return err ? err : save_done(k, s);
 }
 

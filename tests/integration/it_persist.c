@@ -400,6 +400,62 @@ START_TEST(test_save_fails)
 }
 END_TEST
 
+/* Root writes no file for a daemon in a directory of another user, or of all users. */
+START_TEST(test_save_for_whom)
+{
+	static const char want[] = "may run a daemon there: give the command as that user\n";
+	char *text;
+
+	if (geteuid()) {
+		printf("  note: only root gives a directory away\n");
+		return;
+	}
+	conf(SIZES);
+	start();
+	done("set", "sys/vm/swappiness", "60");
+	ck_assert_int_eq(chown(rig.dir, 65534, 65534), 0);
+	text = kvctl(77, "save", NULL, NULL);
+	ck_assert_msg(strstr(text, want), "%s", text);
+	free(text);
+	ck_assert_int_eq(chown(rig.dir, 0, 0), 0);
+	ck_assert_int_eq(chmod(rig.dir, 01777), 0);
+	text = kvctl(77, "save", NULL, NULL);
+	ck_assert_msg(strstr(text, want), "%s", text);
+	free(text);
+	conf_is(SIZES);
+	ck_assert_int_eq(chmod(rig.dir, 0755), 0);
+	done("save", NULL, NULL);
+	conf_is(SIZES "swappiness = 60\n");
+	rig_stop(&rig);
+}
+END_TEST
+
+/* Root makes no file that a daemon alone names, and follows no link that leads nowhere. */
+START_TEST(test_save_makes_no_file)
+{
+	char *text;
+
+	if (geteuid()) {
+		printf("  note: a user may make his own files\n");
+		return;
+	}
+	conf(SIZES);
+	start();
+	done("set", "sys/vm/swappiness", "60");
+	ck_assert_int_eq(unlink(at("kvmm.conf")), 0);
+	text = kvctl(66, "save", NULL, NULL);
+	ck_assert_ptr_nonnull(strstr(text, "is not there: make it as an empty file"));
+	free(text);
+	ck_assert_int_eq(access(at("kvmm.conf"), F_OK), -1);
+	ck_assert_int_eq(symlink(at("nowhere"), at("kvmm.conf")), 0);
+	text = kvctl(66, "save", NULL, NULL);
+	ck_assert_ptr_nonnull(strstr(text, "is not there"));
+	free(text);
+	ck_assert_int_eq(access(at("nowhere"), F_OK), -1);
+	rig_stop(&rig);
+}
+END_TEST
+
 /* SIGHUP: keys that can change do, of the others each is a line. */
 START_TEST(test_reload)
 {
@@ -523,6 +579,8 @@ int main(void)
 	tcase_add_test(tc, test_file);
 	tcase_add_test(tc, test_save);
 	tcase_add_test(tc, test_save_fails);
+	tcase_add_test(tc, test_save_for_whom);
+	tcase_add_test(tc, test_save_makes_no_file);
 	tcase_add_test(tc, test_reload);
 	tcase_add_test(tc, test_reload_broken);
 	tcase_add_test(tc, test_reload_cold);
