@@ -30,6 +30,11 @@ int area_opt_parse(struct area_opt *a, const char *spec, char *why, size_t len)
 			 (int)min(n, (size_t)80), spec);
 		return -EINVAL;
 	}
+	if (spec[n - 1] == '/') {
+		snprintf(why, len, "--area: %.*s is a directory: write /DIR/FILE or /dev/DEVICE",
+			 (int)min(n, (size_t)80), spec);
+		return -EINVAL;
+	}
 	memcpy(a->path, spec, n);
 	a->path[n] = '\0';
 	if ((size_t)snprintf(keys, sizeof(keys), "%s",

@@ -192,6 +192,35 @@ static int line_read(const struct kv_program *prog, struct kvmm_config *c,
 	return 0;
 }
 
+/* Is the part before the first comma, which is a name or a path, there twice? */
+static int judge_twice(const char *name, const struct kv_list *l, char *text,
+		       size_t len)
+{
+	u32 i, k;
+
+	for (i = 0; i < l->nr; i++)
+		for (k = 0; k < i; k++) {
+			const size_t n = strcspn(l->s[i], ",");
+
+			if (n != strcspn(l->s[k], ",") ||
+			    strncmp(l->s[i], l->s[k], n))
+				continue;
+			snprintf(text, len, "%s: %.*s is given twice: keep one of them, with all of its keys",
+				 name, (int)min(n, (size_t)80), l->s[i]);
+			return -EINVAL;
+		}
+	return 0;
+}
+
+static int judge_lists(const struct kvmm_options *o, char *text, size_t len)
+{
+	int err = judge_twice("tenant", &o->tenants, text, len);
+
+	if (!err)
+		err = judge_twice("area", &o->areas, text, len);
+	return err ? err : judge_twice("domain", &o->domains, text, len);
+}
+
 int kvmm_config_read(const struct kv_program *prog, struct kvmm_config *c,
 		     bool held, int argc, char **argv, char *text, size_t len)
 {
@@ -203,6 +232,8 @@ int kvmm_config_read(const struct kv_program *prog, struct kvmm_config *c,
 	snprintf(text, len, "no memory for the options");
 	if (!err)
 		err = line_read(prog, c, argc, copy, text, len);
+	if (!err)
+		err = judge_lists(o, text, len);
 	asked = err ? NULL : o->config;
 	if (!err && !held && !o->arena_layout) {
 		memcpy(copy, argv, (size_t)argc * sizeof(*copy));
@@ -213,6 +244,9 @@ int kvmm_config_read(const struct kv_program *prog, struct kvmm_config *c,
 		/* line_read() has checked the command line: the error is elsewhere. */
 		err = err == -EINVAL ? -EDOM : min(err, 0);
 		o->config = asked;
+		/* The command line has none twice: the file or the environment has. */
+		if (!err && judge_lists(o, text, len))
+			err = -EBADMSG;
 	}
 	free(copy);
 	return err;
