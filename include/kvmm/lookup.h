@@ -5,7 +5,8 @@
  * kvmm does not know the requests of a server.  So kvrt serve listens at a socket in
  * the abstract namespace whose name has its pid.  The question is one packet, the id
  * of a request.  The answer is one packet of lines: `CLIENT SEQ` for each sequence;
- * `waits` for each prompt without one; or LOOKUP_NONE or LOOKUP_REFUSED alone.
+ * `waits` for each prompt without one; or LOOKUP_NONE alone.  A connection of another
+ * user than root and the server's own is closed at once.
  */
 #ifndef KVMM_LOOKUP_H
 #define KVMM_LOOKUP_H
@@ -20,7 +21,6 @@
 #define LOOKUP_MAX	65536u		/* bytes of an answer; more lines are left out */
 #define LOOKUP_WAITS	"waits\n"
 #define LOOKUP_NONE	"none\n"
-#define LOOKUP_REFUSED	"refused\n"
 
 /* lookup_address() - the socket of the process @pid; returns its length */
 static inline socklen_t lookup_address(struct sockaddr_un *sa, int pid)

@@ -35,8 +35,12 @@ static int server_open(int pid)
 	setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &wait, sizeof(wait));
 	if (!connect(fd, (const struct sockaddr *)&sa, len) &&
 	    !getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) &&
-	    peer.pid == pid)
-		return fd;
+	    peer.pid == pid) {
+		if (!geteuid() || geteuid() == peer.uid)
+			return fd;
+		pr_warn("the server with pid %d tells of its requests to root and to its own user alone",
+			pid);
+	}
 	close(fd);
 	return -1;
 }
@@ -81,10 +85,7 @@ bool kvctl_request_find(const json_t *clients, const char *id, char *text)
 		if (pid <= 0 || asked_before(clients, i) ||
 		    !server_ask(pid, id, text))
 			continue;
-		if (!strcmp(text, LOOKUP_REFUSED))
-			pr_warn("the server with pid %d tells of its requests to root and to its own user alone",
-				pid);
-		else if (strcmp(text, LOOKUP_NONE))
+		if (strcmp(text, LOOKUP_NONE))
 			return true;
 	}
 	return false;

@@ -116,10 +116,6 @@ static void on_readable(evutil_socket_t fd, short what, void *arg)
 		question_end(q, NULL, 0);
 		return;
 	}
-	if (!may_ask(fd)) {
-		question_end(q, LOOKUP_REFUSED, strlen(LOOKUP_REFUSED));
-		return;
-	}
 	q->id[n] = '\0';
 	mailbox_post(&q->site->services[0].loop.mail, &q->m);
 }
@@ -128,9 +124,15 @@ static void on_accept(struct evconnlistener *ev, evutil_socket_t fd,
 		      struct sockaddr *addr, int len, void *arg)
 {
 	const struct timeval wait = { LOOKUP_WAIT_S, 0 };
-	struct question *q = calloc(1, sizeof(*q));
 	struct lookup *l = arg;
+	struct question *q;
 
+	/* Another user holds no descriptor of this server, not even for a while. */
+	if (!may_ask(fd)) {
+		close(fd);
+		return;
+	}
+	q = calloc(1, sizeof(*q));
 	if (!q) {
 		close(fd);
 		return;
