@@ -5,7 +5,7 @@
  * kvctl writes the file, with the rights of its user: the daemon may open no file.  The
  * daemon's file `config` says where the file is, and the lines that are to be in it.
  * The new text is written beside the file, reaches the disk, and takes the file's
- * name.  So the file is the old one or the new one, whatever fails.
+ * name.  So the file is the old one or the new one, also when a step fails.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -73,9 +73,9 @@ static int take_path(struct save *s, const char *text, bool print)
 }
 
 /*
- * May root follow the word of this daemon?  Anybody can listen at a socket in a
+ * May root follow the word of this daemon?  A user can listen at a socket in any
  * directory that he may write.  So the directory belongs to root, or to the owner of
- * the file of options, and nobody else may write it.  Return: exit code.
+ * the file of options, and no other user may write it.  Return: exit code.
  */
 static int judge_daemon(const struct kvctl *k, const struct save *s)
 {
