@@ -19,6 +19,7 @@
 #   gpu-probe    probes a GPU, PART='cost die' chooses; $OUT or build/gpu
 #   gpu-check    tests on a GPU; exit status 77 without one
 #   gpu-bench    speed of the kernels and the runtime: PART='attn step'
+#   systemd-check  the units under a real systemd in a container; exit status 77 without one
 #   tests        build all tests and benchmarks, run none
 #   cuda         compile kernels/cuda/*.cu for GPUs, or give the reason why not
 #   deps         install the Debian packages named in .ci/packages
@@ -599,7 +600,7 @@ TEST_PROGS += $(GPU_PROGS)
 # -------------------------------------------------------------------- targets
 
 .DEFAULT_GOAL := all
-.PHONY: all tests cuda toolchain deps run check check-full soak check-style sim coverage mutants mutants-random bench fuzz \
+.PHONY: all tests systemd-check cuda toolchain deps run check check-full soak check-style sim coverage mutants mutants-random bench fuzz \
 	docs pages install uninstall clean help bench-progs bench-why why-progs core-tests gpu-probe gpu-check gpu-bench plain-standin \
 	FORCE
 FORCE:
@@ -704,6 +705,10 @@ gpu-probe:
 	$(Q)$(MAKE) $(SUBMAKE) $(B)/gpu/probe
 	$(Q)mkdir -p "$${OUT:-$(B)/gpu}"
 	$(Q)PART='$(PART)' OUT="$${OUT:-$(B)/gpu}" $(B)/gpu/probe
+
+# Not in check: it needs root, mmdebstrap and Debian's archive.
+systemd-check: all
+	$(Q)$(TEST_ENV) tests/systemd/check
 
 gpu-check:
 	$(Q)$(TEST_ENV) T='$(T)' tests/gpu/check
