@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <sysexits.h>
@@ -22,6 +23,7 @@
 
 #include <kvmm/admin.h>
 #include <kvmm/area_opt.h>
+#include <kvmm/config.h>
 #include <kvmm/log.h>
 #include <kvmm/rundir.h>
 
@@ -78,10 +80,32 @@ static void make_request(struct kv_admin *admin, const char *req)
 	admin->fd = -1;
 	err = ask_some_kvmm(admin, req, &tries);
 	if (err)
-		pr_warn("%s: not done: %s: send SIGHUP once kvmm answers", req,
-			strerror(-err));
+		pr_warn("%s: not done: %s: give the value with kvctl set once kvmm answers",
+			req, strerror(-err));
 	else if (admin->status)
 		pr_warn("%s: not done", admin->text);
+}
+
+/*
+ * May root open the file of an area?  Not if another user can put another file, or a
+ * link, in its place.  Return: whether it may; else @why is filled.
+ */
+static bool way_is_safe(const char *path, char *why, size_t len)
+{
+	char dir[AREA_PATH_MAX];
+	struct stat st;
+
+	if (geteuid())
+		return true;
+	snprintf(dir, sizeof(dir), "%s", path);
+	strrchr(dir, '/')[1] = '\0';
+	*why = '\0';
+	if (kv_config_way(dir, why, len) == -EPERM)
+		return false;
+	if (lstat(path, &st) || !S_ISLNK(st.st_mode) || !st.st_uid)
+		return true;
+	snprintf(why, len, "%s is a link of another user: name the file", path);
+	return false;
 }
 
 static void open_area(struct kv_admin *admin, const char *spec)
@@ -93,6 +117,8 @@ static void open_area(struct kv_admin *admin, const char *spec)
 	int err;
 
 	if (area_opt_parse(&a, spec, why, sizeof(why)))
+		goto not_open;
+	if (!way_is_safe(a.path, why, sizeof(why)))
 		goto not_open;
 	admin->fd = area_file_open(a.path, a.keys.size, &made, why, sizeof(why));
 	if (admin->fd < 0)
@@ -109,7 +135,8 @@ static void open_area(struct kv_admin *admin, const char *spec)
 	if (made && !err)
 		(void)!unlink(a.path);
 not_open:
-	pr_warn("area = %s: is not in use: %s; then kvctl swapon", spec, why);
+	pr_warn("area = %s: is not in use: %s. Mend this, then give kvctl swapon",
+		spec, why);
 }
 
 static void __noreturn child_run(const struct apply *a, pid_t parent)
@@ -157,7 +184,7 @@ static void child_start(struct apply *a)
 		waitpid(a->pid, NULL, 0);
 	}
 	if (a->pidfd < 0)
-		pr_err("areas and changed options are not made known to kvmm: %s: send SIGHUP",
+		pr_err("areas and changed options are not made known to kvmm: %s: give them with kvctl swapon and kvctl set",
 		       strerror(errno));
 	forget_requests(a);
 }

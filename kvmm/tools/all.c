@@ -67,15 +67,17 @@ int tool_daemons(const char *where, char ***dirs)
 	const char *base;
 	struct stat st;
 	int n, i, nr = 0;
-	bool shared;
+	bool shared, failed = false;
 
 	*dirs = NULL;
 	if (where ? (size_t)snprintf(dir, sizeof(dir), "%s", where) >= sizeof(dir) :
-		    kv_rundir(dir, sizeof(dir)))
+		    kv_rundir_find(KV_RUNDIR_SYSTEM, KV_VIEW_SOCKET, dir,
+				   sizeof(dir)))
 		return -ENAMETOOLONG;
 	base = split_path(dir);
-	/* The socket itself was named. */
-	if (base && !strcmp(base, KV_VIEW_SOCKET))
+	/* A socket itself was named. */
+	if (base && (!strcmp(base, KV_VIEW_SOCKET) || !strcmp(base, KV_ADMIN_SOCKET) ||
+		     !strcmp(base, KV_ATTACH_SOCKET)))
 		base = split_path(dir);
 	if (!base)
 		return -EINVAL;
@@ -89,11 +91,15 @@ int tool_daemons(const char *where, char ***dirs)
 			 list[i]->d_name);
 		if (*dirs && name_fits(list[i]->d_name, base) &&
 		    has_daemon(path, shared))
-			(*dirs)[nr++] = strdup(path);
+			failed |= !((*dirs)[nr++] = strdup(path));
 		free(list[i]);
 	}
 	free(list);
-	return *dirs ? nr : -ENOMEM;
+	if (*dirs && !failed)
+		return nr;
+	tool_daemons_free(*dirs);
+	*dirs = NULL;
+	return -ENOMEM;
 }
 
 void tool_daemons_free(char **dirs)

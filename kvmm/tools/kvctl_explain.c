@@ -66,6 +66,13 @@ static int explain_one(struct kvctl *k, struct told *t, u64 client, u64 seq,
 	return kvctl_print_text(k);
 }
 
+/* Does the sequence that was explained last run? */
+static bool last_runs(const json_t *all)
+{
+	return !strcmp(str(json_array_get(all, json_array_size(all) - 1), "State"),
+		       "ready");
+}
+
 static bool has_memory(const json_t *row)
 {
 	return !strcmp(str(row, "state"), "ready");
@@ -117,6 +124,7 @@ static int explain_all(struct kvctl *k, struct told *t)
 		if (ret)
 			break;
 	}
+	k->may_fail = false;
 	json_decref(clients);
 	return ret;
 }
@@ -152,6 +160,7 @@ static int explain_request(struct kvctl *k, struct told *t, const char *id)
 		/* A sequence that was closed meanwhile is no failure. */
 		k->may_fail = true;
 		ret = explain_one(k, t, client, seq, k->opts.whole, true);
+		t->running += !ret && last_runs(t->all);
 		if (ret == EXIT_FAILURE)
 			ret = EXIT_SUCCESS;
 		k->may_fail = false;
@@ -243,7 +252,7 @@ int cmd_explain(struct kvctl *k, char **argv)
 	int ret;
 
 	if (parse_which(argv, &w)) {
-		pr_err("%.60s: is no sequence: give CLIENT/SEQ, as in client/CLIENT/seqs, CLIENT for all of it that wait, or nothing for all clients",
+		pr_err("%.60s: is no sequence: give CLIENT/SEQ, as in client/CLIENT/seqs, CLIENT for all of it that wait, the id of a request, or nothing for all clients",
 		       argv[0]);
 		json_decref(t.all);
 		return EX_USAGE;

@@ -267,11 +267,14 @@ static void take_file(struct merge *m, const char *text)
 		m->at = m->out->count;
 }
 
-static void add_missing(struct merge *m)
+/* Return: 0 or -ENOMEM, with the text as it was. */
+static int add_missing(struct merge *m)
 {
 	char *rest = strdup(seq_text(m->out) + m->at);
 	u32 i;
 
+	if (!rest)
+		return -ENOMEM;
 	m->out->count = m->at;
 	for (i = 0; i < m->nr; i++) {
 		if (m->want[i].done)
@@ -280,8 +283,9 @@ static void add_missing(struct merge *m)
 		seq_printf(m->diff, "+ %s = %s\n", m->want[i].key,
 			   m->want[i].value);
 	}
-	seq_puts(m->out, rest ? rest : "");
+	seq_puts(m->out, rest);
 	free(rest);
+	return 0;
 }
 
 int kvctl_merge(const char *file, const char *runs, struct seq_file *out,
@@ -295,8 +299,9 @@ int kvctl_merge(const char *file, const char *runs, struct seq_file *out,
 	err = copy ? take_wants(&m, copy) : -ENOMEM;
 	if (!err) {
 		take_file(&m, file);
-		add_missing(&m);
-		err = seq_error(out) || seq_error(diff) ? -ENOMEM : 0;
+		err = add_missing(&m);
+		if (seq_error(out) || seq_error(diff))
+			err = -ENOMEM;
 	}
 	free(copy);
 	return err;

@@ -60,6 +60,12 @@ static int take_path(struct save *s, const char *text, bool print)
 	}
 	memcpy(s->path, text + head, n - head);
 	s->path[n - head] = '\0';
+	/* The daemon writes a blank and other marks as \040. */
+	if (strchr(s->path, '\\') && !print) {
+		pr_err("%s: a blank or another mark in the path of the file of options: kvctl save --print shows the text, to be written by hand",
+		       s->path);
+		return EX_DATAERR;
+	}
 	if (!strcmp(s->path, KV_CONFIG_NONE) && !print) {
 		pr_err("the daemon was started without a file of options: start it with --config PATH; kvctl save --print shows the text");
 		return EXIT_FAILURE;
@@ -74,25 +80,38 @@ static int take_path(struct save *s, const char *text, bool print)
 
 /*
  * May root follow the word of this daemon?  A user can listen at a socket in any
- * directory that he may write.  So the directory belongs to root, or to the owner of
- * the file of options, and no other user may write it.  Return: exit code.
+ * directory that he may write.  So no other user than root may change the way to the
+ * socket, nor the way to the file that the daemon names.  Return: exit code.
  */
-static int judge_daemon(const struct kvctl *k, const struct save *s)
+static int judge_way(const char *path)
+{
+	char why[4096 + 200] = "";
+	int err = geteuid() ? 0 : kv_config_way(path, why, sizeof(why));
+
+	if (!err || err == -ENOENT)
+		return 0;
+	pr_err("%s; as root, save trusts no daemon and no file of another user: give the command as the user of that daemon",
+	       *why ? why : strerror(-err));
+	return EX_NOPERM;
+}
+
+/* In a directory like /tmp the socket may be of any user. */
+static int judge_daemon(const struct kvctl *k)
 {
 	char dir[KV_VIEW_PATH_MAX];
 	struct stat st;
 	char *slash;
+	int err;
 
 	snprintf(dir, sizeof(dir), "%s", k->path);
 	slash = strrchr(dir, '/');
 	if (slash)
 		slash[slash == dir] = '\0';
-	if (geteuid() || (!stat(slash ? dir : ".", &st) &&
-			  !(st.st_mode & 022) &&
-			  (!st.st_uid || st.st_uid == s->st.st_uid)))
-		return 0;
-	pr_err("%s: another user than root and the owner of %s may run a daemon there: give the command as that user",
-	       slash ? dir : ".", s->path);
+	err = judge_way(slash ? dir : ".");
+	if (err || geteuid() || lstat(k->path, &st) || !st.st_uid)
+		return err;
+	pr_err("%s belongs to user %u; as root, save trusts no daemon of another user: give the command as that user",
+	       k->path, st.st_uid);
 	return EX_NOPERM;
 }
 
@@ -102,10 +121,13 @@ static int read_old(struct save *s, bool print)
 	char buf[4096];
 	struct stat link;
 	ssize_t n;
-	int fd;
+	int fd, err;
 
 	if (!strcmp(s->path, KV_CONFIG_NONE))
 		return 0;
+	err = judge_way(s->path);
+	if (err)
+		return err;
 	fd = open(s->path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
 	/*
 	 * The daemon's word alone makes no file for root: any user may run a daemon.
@@ -138,7 +160,7 @@ static int read_old(struct save *s, bool print)
 static void warn_left_out(const char *text)
 {
 	for (; *text; text += strcspn(text, "\n"), text += *text == '\n')
-		if (*text == '#' && strncmp(text, FILE_HEAD, strlen(FILE_HEAD)))
+		if (!strncmp(text, "# ", 2) && strncmp(text, FILE_HEAD, strlen(FILE_HEAD)))
 			pr_warn("%.*s", (int)strcspn(text, "\n") - 2, text + 2);
 }
 
@@ -251,8 +273,10 @@ static int save_done(const struct kvctl *k, const struct save *s)
 
 static int save_run(struct kvctl *k, struct save *s)
 {
-	int err = kvctl_read(k, "cat", "config");
+	int err = judge_daemon(k);
 
+	if (!err)
+		err = kvctl_read(k, "cat", "config");
 	if (!err)
 		err = take_path(s, seq_text(&k->text), k->opts.print);
 	if (!err)
@@ -269,9 +293,7 @@ static int save_run(struct kvctl *k, struct save *s)
 	}
 	if (k->opts.print)
 		return print_text(k, seq_text(&s->new), s->new.count);
-	err = judge_daemon(k, s);
-	if (!err && s->diff.count)
-		err = write_new(s);
+	err = s->diff.count ? write_new(s) : 0;
 	return err ? err : save_done(k, s);
 }
 

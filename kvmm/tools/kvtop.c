@@ -136,7 +136,7 @@ static bool sort_column(struct ui *ui, const char *title)
 
 /*
  * Find the daemons of this machine, for the key that shows the next one.  If the usual
- * directory has none, the first of the others is shown.  Return: exit code.
+ * directory has no socket, the first of the others is shown.  Return: exit code.
  */
 static int find_daemons(struct ui *ui, const struct kvtop_opts *o, char *path)
 {
@@ -150,7 +150,7 @@ static int find_daemons(struct ui *ui, const struct kvtop_opts *o, char *path)
 		if (!strcmp(path, other))
 			break;
 	}
-	if (nr <= 0 || (i == nr && o->socket))
+	if (nr <= 0 || (i == nr && (o->socket || !access(path, F_OK))))
 		return 0;
 	ui->nr_dirs = (u32)nr;
 	ui->daemon = i < nr ? (u32)i : 0;

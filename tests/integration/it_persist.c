@@ -15,6 +15,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <kvmm/admin.h>
+#include <kvmm/rundir.h>
 #include <libkvmm.h>
 
 #include "tests/integration/harness.h"
@@ -263,7 +265,7 @@ START_TEST(test_file)
 	start();
 	await("swaps", "/one");
 	await_log("/no/such/folder: no such file");
-	await_log(": is a directory: name a file or a block device; then kvctl swapon");
+	await_log(": is a directory: name a file or a block device. Mend this, then give kvctl swapon");
 	await_log("domain = nobody-knows/it,max=3M: there is no tenant nobody-knows: add tenant");
 	make_domain("chat");
 	limit_is("chat/memory.min", "gpu0 2097152\n");
@@ -400,10 +402,11 @@ START_TEST(test_save_fails)
 }
 END_TEST
 
-/* Root writes no file for a daemon in a directory of another user, or of all users. */
+/* Root writes no file for a daemon whose directory or socket another user has. */
 START_TEST(test_save_for_whom)
 {
-	static const char want[] = "may run a daemon there: give the command as that user\n";
+	static const char want[] = "save trusts no daemon";
+	char sock[RIG_PATH + 32];
 	char *text;
 
 	if (geteuid()) {
@@ -419,13 +422,64 @@ START_TEST(test_save_for_whom)
 	free(text);
 	ck_assert_int_eq(chown(rig.dir, 0, 0), 0);
 	ck_assert_int_eq(chmod(rig.dir, 01777), 0);
+	snprintf(sock, sizeof(sock), "%s/view.sock", rig.dir);
+	ck_assert_int_eq(chown(sock, 65534, 65534), 0);
+	text = kvctl(77, "save", "--print", NULL);
+	ck_assert_msg(strstr(text, want), "%s", text);
+	free(text);
+	ck_assert_int_eq(chown(sock, 0, 0), 0);
+	ck_assert_int_eq(chmod(rig.dir, 0755), 0);
+
+	/* Nor a file that another user could replace. */
+	ck_assert_int_eq(chown(at("kvmm.conf"), 65534, 65534), 0);
 	text = kvctl(77, "save", NULL, NULL);
 	ck_assert_msg(strstr(text, want), "%s", text);
 	free(text);
+	ck_assert_int_eq(chown(at("kvmm.conf"), 0, 0), 0);
 	conf_is(SIZES);
-	ck_assert_int_eq(chmod(rig.dir, 0755), 0);
 	done("save", NULL, NULL);
 	conf_is(SIZES "swappiness = 60\n");
+	rig_stop(&rig);
+}
+END_TEST
+
+/*
+ * The daemon calls an area by the kernel's name of its file, not by the word of the
+ * operator: with the saved word root would open another file at the next start.
+ */
+START_TEST(test_word_for_a_file)
+{
+	struct kv_admin admin = { .timeout_ms = 20000 };
+	char sock[RIG_PATH + 32];
+
+	conf(SIZES);
+	start();
+	snprintf(sock, sizeof(sock), "%s/%s", rig.dir, KV_ADMIN_SOCKET);
+	admin.path = sock;
+	admin.fd = open(at("a"), O_RDWR | O_CREAT, 0600);
+	ck_assert_int_ge(admin.fd, 0);
+	ck_assert_int_eq(kv_admin_ask(&admin, "swapon 4194304 0 0 /etc/nologin"), 0);
+	ck_assert_msg(!admin.status, "%s", admin.text);
+	close(admin.fd);
+	ck_assert(says("swaps", "/a "));
+	ck_assert(!says("config", "nologin"));
+	rig_stop(&rig);
+}
+END_TEST
+
+/* Root opens no area at a start that another user could replace. */
+START_TEST(test_area_of_another_user)
+{
+	if (geteuid()) {
+		printf("  note: only root gives a directory away\n");
+		return;
+	}
+	ck_assert_int_eq(mkdir(at("theirs"), 0755), 0);
+	ck_assert_int_eq(chown(at("theirs"), 65534, 65534), 0);
+	conf(SIZES "area = @/theirs/a,size=4M\n");
+	start();
+	await_log("theirs belongs to another user");
+	ck_assert_int_eq(access(at("theirs/a"), F_OK), -1);
 	rig_stop(&rig);
 }
 END_TEST
@@ -581,6 +635,8 @@ int main(void)
 	tcase_add_test(tc, test_save_fails);
 	tcase_add_test(tc, test_save_for_whom);
 	tcase_add_test(tc, test_save_makes_no_file);
+	tcase_add_test(tc, test_word_for_a_file);
+	tcase_add_test(tc, test_area_of_another_user);
 	tcase_add_test(tc, test_reload);
 	tcase_add_test(tc, test_reload_broken);
 	tcase_add_test(tc, test_reload_cold);

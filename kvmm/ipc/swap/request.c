@@ -135,6 +135,23 @@ static bool area_refuse_twice(struct swap_link *l, struct admin *adm, int fd,
 	return true;
 }
 
+/*
+ * The name that the kernel has for the file.  The operator's word for it may name
+ * another file, which root would then open at a restart with the saved options.
+ */
+static void area_name(struct swap_area *a, int fd, const char *word)
+{
+	char link[64];
+	ssize_t n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, a->path, sizeof(a->path) - 1);
+	if (n > 0)
+		a->path[n] = '\0';
+	else
+		snprintf(a->path, sizeof(a->path), "%s", word);
+}
+
 /**
  * area_on() - an operator adds an area; @adm is answered then or later
  * @fd:    of the file or device, taken over
@@ -164,7 +181,7 @@ void area_on(struct swap_link *l, struct admin *adm, int fd, u64 bytes,
 	a->flags = force ? SWAPD_AREA_FORCE : 0;
 	a->waiter = adm;
 	a->tell = kv_now_ns() + AREA_TELL_NS;
-	snprintf(a->path, sizeof(a->path), "%s", path);
+	area_name(a, fd, path);
 	area_begin(l, a, fd);
 }
 
@@ -172,12 +189,8 @@ void area_on(struct swap_link *l, struct admin *adm, int fd, u64 bytes,
 static void area_adopt(struct swap_link *l, u32 index, int fd, u64 value)
 {
 	struct swap_area *a = &l->area[index];
-	char link[64];
-	ssize_t n;
 
-	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
-	n = readlink(link, a->path, sizeof(a->path) - 1);
-	a->path[n > 0 ? n : 0] = '\0';
+	area_name(a, fd, "");
 	a->priority = (s16)value;
 	a->bytes = value >> 16 << 12;
 	area_begin(l, a, fd);
