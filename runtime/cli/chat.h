@@ -161,6 +161,8 @@ void turn_interrupt(void);
  * @system:      system message, or NULL
  * @temperature: < 0: the server's
  * @seed:        UINT64_MAX: the server's
+ * @gone:        asked after a failed turn: is the server @arg gone for good?  Returns
+ *               the exit code after a line on stderr, or 0; NULL: it is not known
  */
 struct chat_opts {
 	const char	*model;
@@ -170,6 +172,8 @@ struct chat_opts {
 	u64		seed;
 	bool		quiet;
 	u32		timeout;
+	int		(*gone)(void *arg);
+	void		*arg;
 };
 
 /* struct chat_opts of a structure with CHAT_OPTS(), but for its numbers. */

@@ -267,8 +267,8 @@ static int say(struct chat *c, const char *line)
  */
 static int talk(struct chat *c)
 {
+	int got, gone, ret = 0;
 	char *line;
-	int got, ret = 0;
 
 	while (!c->over && !c->out.err) {
 		got = prompt_line(&c->prompt, "> ", &line);
@@ -281,8 +281,10 @@ static int talk(struct chat *c)
 		else if (line[strspn(line, " \t\n")])
 			ret = say(c, line + (line[0] == '/'));
 		free(line);
-		if (ret && !c->prompt.tty)
-			return ret;
+		gone = ret && c->o->gone ? c->o->gone(c->o->arg) : 0;
+		if (gone || (ret && !c->prompt.tty))
+			return gone ? gone : ret;
+		ret = 0;
 	}
 	return c->out.err ? EX_IOERR : 0;
 }
@@ -357,6 +359,8 @@ int chat_talk(const struct chat_opts *o, const struct web_server *server,
 			!(no_colour && *no_colour);
 		signal(SIGPIPE, SIG_IGN);
 		ret = question ? say(&c, question) : talk_lines(&c);
+		if (ret && question && o->gone && o->gone(o->arg))
+			ret = EX_UNAVAILABLE;
 		if (!ret && c.out.err)
 			ret = EX_IOERR;
 	}

@@ -8,9 +8,10 @@
  * has a session of its own, so a Ctrl-C of the terminal does not reach it.
  *
  * If the keeper is killed, the kernel sends SIGTERM to the programs, and this
- * process removes the folder.
+ * process removes the folder when the command ends, but not when a signal ends it.
  */
 #include <dirent.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -26,6 +27,7 @@
 #include "runtime/cli/nest_keep.h"
 
 #define PROGRESS_COLUMNS 59
+#define GONE_WAIT_MS	200
 #define LOG_SHOWN	8192	/* bytes of a log that a message shows */
 
 /* For the signal handler; changed only while signals are blocked. */
@@ -164,9 +166,14 @@ static int program_ended(struct nest *n, const struct nest_word *w)
 	const bool server = w->ward == NEST_SERVER;
 
 	end_progress(n);
-	if (!show_log(n, server ? NEST_SERVER_LOG : NEST_DAEMON_LOG))
+	if (!show_log(n, server ? NEST_SERVER_LOG : NEST_DAEMON_LOG) && !n->ready)
 		pr_err("%s ended without a message, with status %d",
 		       server ? "the server" : "kvmm-hold", w->code);
+	if (n->ready) {
+		pr_err("%s of this command ended, with status %d: run the command again",
+		       server ? "the server" : "the daemon", w->code);
+		return EX_UNAVAILABLE;
+	}
 	if (server)
 		return w->code ? w->code : EX_SOFTWARE;
 	pr_err("no daemon was there, and none could be started for this command: see the message above, or start one with kvmm-hold");
@@ -192,6 +199,7 @@ static int await_ready(struct nest *n)
 		if (w.kind == NEST_ENDED)
 			return program_ended(n, &w);
 		if (w.kind == NEST_READY) {
+			n->ready = true;
 			end_progress(n);
 			if (!n->quiet)
 				show_log(n, NEST_SERVER_LOG);
@@ -201,6 +209,26 @@ static int await_ready(struct nest *n)
 	end_progress(n);
 	pr_err("the process that starts the server was ended: run this command again");
 	return EX_OSERR;
+}
+
+int nest_gone(struct nest *n)
+{
+	struct pollfd p = { .fd = n->line, .events = POLLIN };
+	struct nest_word w;
+	ssize_t got;
+
+	/* The keeper may learn of the death after the client of the server. */
+	while (poll(&p, 1, GONE_WAIT_MS) > 0) {
+		memset(&w, 0, sizeof(w));
+		got = recv(n->line, &w, sizeof(w), MSG_DONTWAIT);
+		if (got == sizeof(w) && w.kind == NEST_ENDED)
+			return program_ended(n, &w);
+		if (got == sizeof(w) || (got < 0 && errno == EINTR))
+			continue;
+		pr_err("the process that holds the server was ended: run the command again");
+		return EX_UNAVAILABLE;
+	}
+	return 0;
 }
 
 /* ---- start and end ---- */

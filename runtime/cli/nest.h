@@ -18,6 +18,7 @@
  * @line:   socket to the keeper; it ends everything when this is closed
  * @quiet:  no progress
  * @shown:  a line of progress is on the terminal
+ * @ready:  the server was ready
  */
 struct nest {
 	char	dir[NEST_DIR_MAX];
@@ -25,6 +26,7 @@ struct nest {
 	int	line;
 	bool	quiet;
 	bool	shown;
+	bool	ready;
 };
 
 /**
@@ -45,6 +47,13 @@ int __must_check nest_make(struct nest *n);
  * Return: 0, or an exit code after lines on stderr: call nest_end().
  */
 int __must_check nest_start(struct nest *n, char **hold, char **serve);
+
+/*
+ * nest_gone() - has a program of the nest ended since it was ready?
+ *
+ * Return: 0, or an exit code after lines on stderr.
+ */
+int nest_gone(struct nest *n);
 
 /* nest_end() - end the programs, and remove the folder */
 void nest_end(struct nest *n);

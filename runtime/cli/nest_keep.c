@@ -6,8 +6,9 @@
  * Both tell their state as to systemd, each over a socket of its own, and write
  * their log to a file in the folder.  They get SIGTERM when the keeper dies.
  *
- * The keeper is forked from a program that may hold a CUDA driver: it uses system
- * calls only.
+ * The keeper is forked from a program with threads, which may hold a CUDA driver.  It
+ * calls no function of that driver, and of the C library only those that a fork of
+ * glibc leaves usable (malloc among them).
  */
 #include <fcntl.h>
 #include <poll.h>
@@ -61,7 +62,8 @@ static void tell(struct keeper *k, u32 kind, u32 ward, int code,
 	struct nest_word w = { .kind = kind, .ward = ward, .code = code };
 
 	snprintf(w.text, sizeof(w.text), "%s", text);
-	(void)!send(k->line, &w, sizeof(w), MSG_NOSIGNAL);
+	/* When the server is ready the other end reads no more: never wait. */
+	(void)!send(k->line, &w, sizeof(w), MSG_NOSIGNAL | MSG_DONTWAIT);
 }
 
 /* ---- start ---- */
@@ -176,8 +178,8 @@ static void ward_told(struct keeper *k, u32 i)
 			continue;
 		if (i == NEST_SERVER)
 			tell(k, NEST_READY, i, 0, "");
-		else if (!k->ward[NEST_SERVER].pid)
-			ward_start(k, NEST_SERVER);
+		else if (k->ward[NEST_SERVER].notify < 0)
+			ward_start(k, NEST_SERVER);	/* once: a daemon may say it again */
 	}
 }
 
@@ -239,15 +241,38 @@ static void ward_end(struct ward *w, int grace_ms)
 	w->pid = 0;
 }
 
-/* Children of a program that was killed come to the keeper. */
-static void reap_orphans(void)
+/* Wait for all children.  Return: whether none is left. */
+static bool reap(u32 grace_ms)
 {
-	const u64 end = kv_now_ms() + ORPHAN_GRACE_MS;
+	const u64 end = kv_now_ms() + grace_ms;
 	pid_t pid;
 
 	while ((pid = waitpid(-1, NULL, WNOHANG)) >= 0 && kv_now_ms() < end)
 		if (!pid)
 			poll(NULL, 0, LOOK_MS);
+	return pid < 0;
+}
+
+/* Children of a program that was killed come to the keeper: end those too. */
+static void end_orphans(void)
+{
+	char text[1024], *p = text;
+	ssize_t n;
+	int fd;
+
+	if (reap(ORPHAN_GRACE_MS))
+		return;
+	fd = open("/proc/thread-self/children", O_RDONLY | O_CLOEXEC);
+	n = read(fd, text, sizeof(text) - 1);
+	text[n > 0 ? n : 0] = '\0';
+	for (; *p; p += strspn(p, " ")) {
+		const pid_t pid = (pid_t)strtol(p, &p, 10);
+
+		if (pid <= 1)
+			break;
+		kill(pid, SIGKILL);
+	}
+	reap(ORPHAN_GRACE_MS);
 }
 
 /* Standard descriptors are the user's: a pipe there is to end with the command. */
@@ -280,7 +305,7 @@ void __noreturn nest_keep(const char *dir, int line, const sigset_t *mask,
 	watch(&k);
 	ward_end(&k.ward[NEST_SERVER], SERVER_GRACE_MS);
 	ward_end(&k.ward[NEST_DAEMON], DAEMON_GRACE_MS);
-	reap_orphans();
+	end_orphans();
 	nest_remove(dir);
 	_exit(0);
 }

@@ -85,6 +85,7 @@ struct args {
 	u32	nr;
 	char	text[ARGS_TEXT];
 	size_t	used;
+	bool	failed;
 };
 
 static void __printf(2, 3) add(struct args *a, const char *fmt, ...)
@@ -96,8 +97,10 @@ static void __printf(2, 3) add(struct args *a, const char *fmt, ...)
 	va_start(ap, fmt);
 	n = vsnprintf(a->text + a->used, left, fmt, ap);
 	va_end(ap);
-	if (n < 0 || (size_t)n >= left || a->nr == ARGS_MOST)
-		return;	/* options are few and short */
+	/* Options are few and short; only the path of a model may be too long. */
+	a->failed |= n < 0 || (size_t)n >= left || a->nr == ARGS_MOST;
+	if (a->failed)
+		return;
 	a->list[a->nr++] = a->text + a->used;
 	a->used += (size_t)n + 1;
 }
@@ -179,7 +182,8 @@ static void serve_args(struct run *r)
 
 	add_program(a, "kvrt");
 	add(a, "serve");
-	add(a, "%s", r->found.dir);
+	/* A folder may have a name like that of an option. */
+	add(a, "%s%s", *r->found.dir == '-' ? "./" : "", r->found.dir);
 	if (*name) {
 		add_option(a, "served-model-name", name);
 		add_option(a, "domain", r->found.domain);
@@ -245,17 +249,30 @@ static int prepare(struct run *r, const char *text)
 	serve_args(r);
 	if (r->private)
 		hold_args(r);
-	return 0;
+	if (!r->hold.failed && !r->serve.failed)
+		return 0;
+	pr_err("the options, or the path of the model, are longer than %u bytes: give shorter ones",
+	       ARGS_TEXT);
+	nest_end(&r->nest);
+	return EX_USAGE;
+}
+
+static int nest_is_gone(void *arg)
+{
+	return nest_gone(arg);
 }
 
 static int run_with(const struct run_opts *o, const struct chat_opts *talk,
 		    const char *text, const char *question)
 {
 	static struct run r;
+	struct chat_opts with = *talk;
 	struct web_server server;
 	char url[NEST_DIR_MAX + 32];
 	int ret;
 
+	with.gone = nest_is_gone;
+	with.arg = &r.nest;
 	r.o = o;
 	ret = prepare(&r, text);
 	if (ret)
@@ -265,7 +282,7 @@ static int run_with(const struct run_opts *o, const struct chat_opts *talk,
 	ret = nest_start(&r.nest, r.private ? r.hold.list : NULL, r.serve.list);
 	if (!ret)
 		ret = web_parse_url(&server, url) ? EX_SOFTWARE :
-		      chat_talk(talk, &server, NULL, question);
+		      chat_talk(&with, &server, NULL, question);
 	nest_end(&r.nest);
 	return ret;
 }

@@ -121,11 +121,12 @@ static const struct kv_exit exits[] = {
 	{ EX_USAGE, "a wrong option or argument, or an address that is none" },
 	{ EX_DATAERR, "model files with wrong contents" },
 	{ EX_NOINPUT, "a model folder or a file of it is missing" },
-	{ EX_UNAVAILABLE, "the address and port cannot be had, the daemon refuses this client, or its pool holds less than one sequence" },
+	{ EX_UNAVAILABLE, "the address and port cannot be had, or the daemon refuses this client" },
 	{ EX_SOFTWARE, "a defect of kvrt or kvmm" },
 	{ EX_OSERR, "the system refused memory or threads" },
 	{ EX_IOERR, "a file cannot be read" },
 	{ EX_NOPERM, "the daemon's socket admits others only" },
+	{ EX_CONFIG, "the daemon's pool, or --memory-max, holds less than one sequence" },
 	{ CLI_EX_DEVICE, "the GPU failed: start it again" },
 };
 
@@ -257,8 +258,9 @@ static int exit_of(enum server_end end, int err)
 	case SERVER_NO_MODEL:
 		return err == -EACCES ? EX_NOINPUT : cli_exit_of(err);
 	case SERVER_NO_DAEMON:
-		return err == -EACCES || err == -EPERM ? EX_NOPERM :
-							 EX_UNAVAILABLE;
+		/* A start by a service manager would load the model in vain again. */
+		return err == -EDQUOT ? EX_CONFIG :
+		       err == -EACCES || err == -EPERM ? EX_NOPERM : EX_UNAVAILABLE;
 	case SERVER_NO_DEVICE:
 		return CLI_EX_DEVICE;
 	}

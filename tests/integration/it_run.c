@@ -5,7 +5,7 @@
  * Orphans become children of the test, so a process that is left shows.  The
  * temporary folder of the test shows a folder that is left.
  *
- * budget: 60 s
+ * budget: 60 s, full 120 s
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -285,19 +285,82 @@ START_TEST(test_interrupted)
 }
 END_TEST
 
-/* pid of the keeper: the only child of the command. */
-static pid_t keeper_of(pid_t pid)
+/* The child number @nr of a process; 0: it has fewer. */
+static pid_t child_of(pid_t pid, u32 nr)
 {
-	char path[64], *text;
-	pid_t child;
+	char path[64], *text, *p;
+	pid_t child = 0;
 
 	snprintf(path, sizeof(path), "/proc/%d/task/%d/children", pid, pid);
 	text = slurp(path);
-	child = (pid_t)strtol(text, NULL, 10);
+	for (p = text; nr != UINT32_MAX; nr--)
+		child = (pid_t)strtol(p, &p, 10);
 	free(text);
 	return child;
 }
 
+/* pid of the keeper: the only child of the command. */
+static pid_t keeper_of(pid_t pid)
+{
+	return child_of(pid, 0);
+}
+
+/* The daemon or the server of the talk dies: the next turn says so, and is the last. */
+START_TEST(test_program_killed)
+{
+	pid_t program;
+
+	start_talk("run", demo_model());
+	terminal_see(&term, "> ");
+	program = child_of(keeper_of(term.pid), (u32)_i);
+	ck_assert_int_gt(program, 0);
+	kill(program, SIGKILL);
+	terminal_type(&term, "Hello\n");
+	terminal_see(&term, _i ? "the server of this command ended, with status 137: run the command again" :
+			    "the daemon of this command ended, with status 137: run the command again");
+	terminal_ended(&term, 69);
+	expect_nothing_left();
+}
+END_TEST
+
+/* A daemon that does not react is killed, with its kvmm. */
+START_TEST(test_programs_stopped)
+{
+	pid_t keeper, hold, kvmm;
+	int status;
+	u64 end;
+
+	start_talk("run", demo_model());
+	terminal_see(&term, "> ");
+	keeper = keeper_of(term.pid);
+	hold = child_of(keeper, 0);
+	kvmm = child_of(hold, 0);
+	ck_assert_int_gt(kvmm, 0);
+	kill(kvmm, SIGSTOP);
+	kill(hold, SIGSTOP);
+	/* kvmm-hold has 15 s, and kvmm 5 more. */
+	end = now_ms() + 60000 * time_scale();
+	terminal_type(&term, "\004");
+	while (!waitpid(term.pid, &status, WNOHANG)) {
+		ck_assert_msg(now_ms() < end, "it does not end");
+		nap_ms(50);
+	}
+	term.pid = 0;
+	ck_assert_int_eq(status, 0);
+	ck_assert(kill(kvmm, 0));
+	expect_nothing_left();
+}
+END_TEST
+
+/* A model folder with the name of an option; an option that is too long. */
+START_TEST(test_odd_names)
+{
+	ck_assert_int_eq(shell("cd $TMPDIR && ln -s $MODEL -- -dash && $KVRT run --max-tokens 3 -- -dash Hello"), 0);
+	ck_assert_int_eq(shell("$KVRT run --dtype $(printf 'a%.0s' $(seq 20000)) $MODEL Hello"), 64);
+	expect_text(erred, "give shorter ones", "is not one of");
+	expect_nothing_left();
+}
+END_TEST
 /* Without the keeper the programs end, and the command removes the folder. */
 START_TEST(test_keeper_killed)
 {
@@ -333,6 +396,10 @@ int main(void)
 	tcase_add_loop_test(tc, test_killed, 0, 3);
 	tcase_add_test(tc, test_interrupted);
 	tcase_add_test(tc, test_keeper_killed);
+	tcase_add_loop_test(tc, test_program_killed, 0, 2);
+	tcase_add_test(tc, test_odd_names);
+	if (by_level(0, 1, 1))
+		tcase_add_test(tc, test_programs_stopped);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

@@ -9,7 +9,7 @@
 
 static struct rig rig;
 
-/* A server with an option more ends with 69 and one line that has these words. */
+/* A server with an option more ends with 78 and one line that has these words. */
 static void refused_with(const char *option, const char *value, const char *says,
 			 const char *remedy)
 {
@@ -19,7 +19,7 @@ static void refused_with(const char *option, const char *value, const char *says
 	int code = job_wait(&j, 60);
 	char *err = slurp(j.err);
 
-	ck_assert_msg(code == 69, "ended with %d:\n%s", code, err);
+	ck_assert_msg(code == 78, "ended with %d:\n%s", code, err);
 	ck_assert_msg(strstr(err, says) && strstr(err, remedy),
 		      "does not say '%s' and '%s':\n%s", says, remedy, err);
 	ck_assert_msg(!strstr(err, "ready: "), "%s", err);
