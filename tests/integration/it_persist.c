@@ -175,7 +175,7 @@ static void await_log(const char *want)
 	} while (!there);
 }
 
-/* Number of times that the log has @what. */
+/* Occurrences of a text in the log. */
 static u32 log_count(const char *what)
 {
 	char path[RIG_PATH + 32], *text, *p;
