@@ -92,7 +92,8 @@ int kv_parse_size(const char *s, u64 *bytes)
 		return -EINVAL;
 	if (*s == ' ' && s[1])
 		s++;
-	if (unit_read(s, &unit) || part * unit % whole)
+	/* Half a byte is a mistake; a part of a larger unit is rounded down. */
+	if (unit_read(s, &unit) || (unit == 1 && part))
 		return -EINVAL;
 	if (over || __builtin_mul_overflow(v, unit, &v) ||
 	    __builtin_add_overflow(v, part * unit / whole, &v))

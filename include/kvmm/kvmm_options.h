@@ -47,15 +47,15 @@ enum kvmm_backend {
 	  "attach socket, or the directory that gets it; view.sock and admin.sock, for kvctl, lie beside it (default attach.sock in $KVMM_RUNDIR, else in $XDG_RUNTIME_DIR/kvmm, else in /run/kvmm for root and /tmp/kvmm-UID for others)") \
 	x(str, socket_mode, "socket-mode", "0600", 0, 0, "MODE",	\
 	  "permissions of the socket, in octal; 0666 admits every user as a separate tenant") \
-	x(amount, pool_size, "pool-size", NULL, 65536, 1ull << 50, "SIZE", \
+	x(amount, pool_size, "pool-size", NULL, 65536, 1ull << 44, "SIZE", \
 	  "memory of the device pool, less than 16T; 25%: of all memory of the device; auto: half of its available memory (default 256M in host memory, auto on a GPU)") \
 	x(size, extent_size, "extent-size", NULL, 65536, 1ull << 36, "SIZE", \
 	  "the unit of memory that moves between domains, a power of two (default 8M in host memory, 64M on a GPU)") \
-	x(amount, host_size, "host-size", NULL, 0, 1ull << 50, "SIZE",	\
+	x(amount, host_size, "host-size", NULL, 0, 1ull << 44, "SIZE",	\
 	  "memory of the pinned host pool, for blocks that the device has no room for; 0: no host pool; 25%: of all memory; auto: half of the memory that the device pool leaves, or all huge pages set aside (default a 16th of the device pool, but at most 1G and a 64th of all memory)") \
 	x(str, host_numa, "host-numa", "auto", 0, 0, "auto|local|interleave|NODE", \
 	  "memory node of the host pool: the nearest to the device, the one where kvmm starts, all in turn, or this one") \
-	x(size, area_max, "area-max", "0", 0, 1ull << 50, "SIZE",	\
+	x(size, area_max, "area-max", "0", 0, 1ull << 44, "SIZE",	\
 	  "most used bytes of one swap area; records for them are made at start; 0: four times --host-size") \
 	x(list, areas, "area", NULL, 0, 0, "PATH[,KEY=VALUE]...",	\
 	  "a swap area that kvmm-hold opens when kvmm first serves; may be given several times") \

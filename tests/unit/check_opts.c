@@ -239,7 +239,8 @@ START_TEST(test_sizes)
 	ck_assert_uint_eq(v, 3072);
 	ck_assert_int_eq(kv_parse_size("16777215T", &v), 0);
 	ck_assert_int_eq(kv_parse_size("16777216T", &v), -ERANGE);
-	ck_assert_int_eq(kv_parse_size("16777215.999999T", &v), -EINVAL);
+	ck_assert_int_eq(kv_parse_size("16777215.999999T", &v), 0);
+	ck_assert_uint_eq(v, UINT64_MAX - 1099511);
 	ck_assert_int_eq(kv_parse_size("18446744073709551616", &v), -ERANGE);
 	ck_assert_int_eq(kv_parse_size("18446745TB", &v), -ERANGE);
 	ck_assert_str_eq(kv_format_size(64ull << 20, buf, sizeof(buf)), "64M");
@@ -270,8 +271,9 @@ static const struct {
 	{ "1.5KB", 1500 },
 	{ "2.0", 2 },
 	{ "1.0000000G", 0 },
-	{ "0.1G", 0 },
-	{ "1.0005KB", 0 },
+	{ "0.1G", 107374182 },
+	{ "1.1G", 1181116006 },
+	{ "1.0005KB", 1000 },
 	{ "1.5", 0 },
 	{ ".5G", 0 },
 	{ "1.G", 0 },
