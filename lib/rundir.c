@@ -49,7 +49,7 @@ int kv_rundir_find(const char *system, const char *name, char *buf, size_t len)
 	return n < 0 || (size_t)n >= len ? -ENAMETOOLONG : 0;
 }
 
-/* Length of the directory in front of @path's last name, if that is a socket of a daemon. */
+/* Does @path name a socket of a daemon?  @len: takes the length of its directory. */
 static bool socket_dir(const char *path, int *len)
 {
 	const char *slash = strrchr(path, '/');

@@ -38,7 +38,7 @@
 	x(admin, drop_caches, change, "cached prefixes")		\
 	x(admin, evict, change, "a domain's cache on the device")	\
 	x(admin, pin, change, "a domain's memory.min")			\
-	x(admin, unpin, change, "the same")				\
+	x(admin, unpin, change, "a domain's memory.min, back to its clients' own")	\
 	x(admin, drain, change, "new clients and sequences")		\
 	x(admin, log, change, "the level of messages")			\
 	x(admin, upgrade, change, "the program")

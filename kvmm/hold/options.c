@@ -174,7 +174,8 @@ static void refuse_change(const struct kv_section *s, const struct kv_opt *o,
 			o->name);
 	else
 		pr_warn("%s = %s: takes a restart: %s stays", o->name,
-			any ? is : "(default)", some ? was : "the default");
+			any && *is ? is : "(default)",
+			some && *was ? was : "the default");
 }
 
 /* One option of both; @list: takes whether a list has changed. */

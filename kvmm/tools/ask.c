@@ -30,7 +30,7 @@ void tool_refused(const char *path, bool changes, char *text, size_t len)
 	char group[64];
 
 	if (stat(path, &st))
-		snprintf(text, len, "%s: you may not look into that directory: only its owner may: name another with --socket",
+		snprintf(text, len, "%s: only the owner of the directory may enter it: name another directory with --socket",
 			 path);
 	else if (changes && (st.st_mode & 0020))
 		snprintf(text, len, "%s: a daemon runs here; you may not change it: join group %s",

@@ -5,9 +5,9 @@
  * Only lines with a key that the daemon changes at run time are touched: area, domain
  * and the tunables, below [kvmm] or before any section.  A line with the running value
  * stays as its author wrote it.  A line with another value keeps its place and
- * its comment.  A line of an area or domain that has none any more goes, as does a
- * tunable that is back at its default.  New lines stand behind the last line of these
- * keys, else at the end of the section.
+ * its comment.  The line of an area that is not in use is removed, and so is the line
+ * of a domain without limits or of a tunable at its default.  New lines stand behind the
+ * last line of these keys, else at the end of the section.
  */
 #include <ctype.h>
 #include <stdio.h>

@@ -12,8 +12,8 @@
  * @file: text of the file
  * @runs: lines of the daemon's file `config`
  * @out:  takes the new text
- * @diff: takes the lines that go, behind a -, and those that come, behind a +; empty:
- *        the file says all of it already
+ * @diff: takes each removed line behind a -, each new line behind a +; empty: the file
+ *        says all of it already
  *
  * Lines of @runs with another key than a tunable's, area or domain are left out.
  *

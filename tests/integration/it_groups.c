@@ -262,7 +262,7 @@ START_TEST(test_no_groups)
 	start("no-such-group-here", "none");
 	snprintf(path, sizeof(path), "%s/job-0.err", rig.dir);
 	log = slurp(path);
-	ck_assert_msg(strstr(log, "warning: --read-group: there is no group no-such-group-here, and only root reads") != NULL, "%s", log);
+	ck_assert_msg(strstr(log, "warning: --read-group: there is no group no-such-group-here, and only root and the daemon's own user may read") != NULL, "%s", log);
 	ck_assert_ptr_null(strstr(log, "--admin-group"));
 	free(log);
 	ck_assert_uint_eq(mode_of("admin.sock", &gid), 0600);

@@ -154,7 +154,7 @@ other() { setpriv --reuid 65534 --regid 65534 --clear-groups "$@"; }
 if other test -x "$kvctl" 2>"$work/other"; then
 	run other env KVMM_RUNDIR="$KVMM_RUNDIR" "$kvctl" cat meminfo
 	check 'cat of another user' rc_is 77
-	check 'cat of another user: why' says "view.sock: you may not look into that directory: only its owner may"
+	check 'cat of another user: why' says "view.sock: only the owner of the directory may enter it: name another directory"
 	# The directories above may be closed: it has a descriptor of this one.
 	chmod 755 "$KVMM_RUNDIR"
 	exec 9<"$KVMM_RUNDIR"

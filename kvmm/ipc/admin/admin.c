@@ -157,7 +157,7 @@ static void admin_unknown(struct admin *adm)
 	admin_finish(adm, -EINVAL, text);
 }
 
-/* May the user, and is there such a request?  Else it was answered. */
+/* Is there such a request, and has its user the right to it?  If not, it is answered. */
 static bool admin_judge(struct operators *o, struct admin *adm, const char *req)
 {
 	const struct kv_verb *verb = kv_verb_find(KV_SOCKET_admin, req);

@@ -52,7 +52,7 @@ static int limits_answer(const struct limits_call *c, const char *spec, char *te
 		return -EINVAL;
 	}
 	snprintf(text, ADMIN_TEXT, "domain = %s: %s", spec,
-		 !c->opt->given ? "no limits for it when it is made, those that it has stay" :
+		 !c->opt->given ? "has no line any more: a domain that is made later gets no limits, one that exists keeps its limits" :
 		 c->dom == CORE_NONE ? "will have these limits when it is made" :
 		 "has these limits");
 	pr_info("%s", text);

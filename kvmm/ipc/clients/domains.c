@@ -61,6 +61,8 @@ int domains_put(struct clients *cs, u64 key, const struct domain_opt *o)
 	struct domain_limits *l = domains_entry(cs, key, o->name);
 	u32 i;
 
+	if (!l && !o->given)
+		return 0;
 	for (i = 0; !l && i < ARRAY_SIZE(cs->limits); i++)
 		if (!cs->limits[i].used)
 			l = &cs->limits[i];

@@ -5,9 +5,9 @@
  * Root and the user that started the daemon may do everything.  Two groups get
  * rights by options: --read-group may read, --admin-group may change, too.  Their
  * members connect themselves, and the kernel tells their groups (SO_PEERGROUPS),
- * the supplementary ones too; or they read the mounted files, and kvmm-proc names
- * the process, and its groups are looked up.  kvmm-proc itself has only the right to
- * ask for other users.
+ * the supplementary ones too.  For a reader of the mounted files kvmm-proc names the
+ * process, and the daemon looks up its groups.  kvmm-proc itself may only ask for other
+ * users.
  *
  * Groups are looked up once, at start: later the daemon can open no file of /etc.
  *
@@ -91,18 +91,18 @@ static void group_tell(const char *option, const struct rights_group *g,
 	if (g->valid || !g->name[0])
 		return;
 	if (g->named)
-		pr_warn("--%s: there is no group %s, and only root %s: groupadd --system %s, and start again",
+		pr_warn("--%s: there is no group %s, and only root and the daemon's own user may %s: groupadd --system %s, and start again",
 			option, g->name, alone, g->name);
 	else
-		pr_info("there is no group %s, and only root %s (--%s)", g->name,
+		pr_info("there is no group %s, and only root and the daemon's own user may %s (--%s)", g->name,
 			alone, option);
 }
 
 /* rights_tell() - a line for each group that this machine does not have */
 void rights_tell(const struct sockets *s)
 {
-	group_tell("read-group", &s->rights.read, "reads the files of all tenants");
-	group_tell("admin-group", &s->rights.admin, "changes values");
+	group_tell("read-group", &s->rights.read, "read the files of all tenants");
+	group_tell("admin-group", &s->rights.admin, "change values");
 }
 
 /* ---- rights of a user ---- */
