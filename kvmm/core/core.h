@@ -223,6 +223,7 @@ struct core_attach_info {
 	u64	block_bytes;
 	u32	dropped_blocks;	/* blocks of another model that were cached under this name */
 	bool	cut;		/* a limit was larger than the tenant's quota allows */
+	u32	small_token;	/* refused: KV bytes of a token, less than the least; or 0 */
 	const char *text;	/* reason of a refusal, or NULL */
 };
 

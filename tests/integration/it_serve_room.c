@@ -77,6 +77,17 @@ START_TEST(test_limit)
 }
 END_TEST
 
+/* A model whose tokens are smaller than the daemon's least: both numbers. */
+START_TEST(test_token)
+{
+	rig_start(&rig, "--pool-size", "16M", "--min-token-bytes", "8192", NULL);
+	refused_with("--loops", "1",
+		     "a token's KV has 4096 bytes, less than the daemon's --min-token-bytes 8192: ",
+		     "start the daemon with --min-token-bytes 4096 or less\n");
+	rig_stop(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("serve-room");
@@ -87,6 +98,7 @@ int main(void)
 	tcase_set_timeout(tc, 300);
 	tcase_add_test(tc, test_pool);
 	tcase_add_test(tc, test_limit);
+	tcase_add_test(tc, test_token);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

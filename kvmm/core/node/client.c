@@ -108,6 +108,7 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 
 	c->now = now;
 	info->text = NULL;
+	info->small_token = 0;
 	info->dropped_blocks = 0;
 	info->cut = false;
 	if (c->head->device) {

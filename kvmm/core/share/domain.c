@@ -40,7 +40,8 @@ static int shape_span(const struct core *c, struct kv_part *p, u32 pool)
 }
 
 static int shape_layout(const struct core *c, struct kv_domain *d,
-			const struct kvmm_attach_req *req, const char **text)
+			const struct kvmm_attach_req *req,
+			struct core_attach_info *info)
 {
 	const struct kvmm_group *g = &req->group[0];
 	u64 token = (u64)g->kv_heads * ((u64)g->k_bytes + g->v_bytes +
@@ -53,11 +54,12 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 	d->dev.block_bytes = ALIGN_UP(d->layer_stride * g->layers,
 				      entry_unit(c));
 	if (token * g->layers < core_cfg(c)->min_token_bytes) {
-		*text = "a token's KV is smaller than the daemon's --min-token-bytes: start kvmm with a smaller one";
+		info->text = "a token's KV is smaller than --min-token-bytes";
+		info->small_token = (u32)(token * g->layers);
 		return -EINVAL;
 	}
 	if (shape_span(c, &d->dev, CORE_POOL_DEV)) {
-		*text = "a block does not fit into the largest span (8 extents): use fewer tokens a block, or start kvmm with a larger --extent-size";
+		info->text = "a block does not fit into the largest span (8 extents): use fewer tokens a block, or start kvmm with a larger --extent-size";
 		return -EINVAL;
 	}
 	return 0;
@@ -266,18 +268,19 @@ static const char max_too_small[] = "memory.max is smaller than one block";
 
 /* Compute the new domain's record; the core does not change. */
 static int domain_shape(const struct core *c, struct kv_domain *d,
-			const struct kvmm_attach_req *req, const char **text)
+			const struct kvmm_attach_req *req,
+			struct core_attach_info *info)
 {
 	int err;
 
 	domain_init(d);
 	psi_init(c, &d->psi);
-	err = shape_layout(c, d, req, text);
+	err = shape_layout(c, d, req, info);
 	if (err)
 		return err;
 	limit_init(d, req);
 	if (!d->dev.max_blocks) {
-		*text = max_too_small;
+		info->text = max_too_small;
 		return -EINVAL;
 	}
 	memcpy(d->name, req->domain, sizeof(d->name));
@@ -320,7 +323,7 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 	struct kv_domain fresh;
 	int err;
 
-	err = domain_shape(c, &fresh, req, &info->text);
+	err = domain_shape(c, &fresh, req, info);
 	if (err)
 		return err;
 	if (old == CORE_NONE) {
@@ -365,7 +368,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	struct kvmm_attach_req req = { .block_tokens = d->block_tokens,
 				       .group[0] = d->group };
 	struct kv_domain was = *d;
-	const char *text;
+	struct core_attach_info info;
 
 	if ((was.block_tokens != 16 && was.block_tokens != 32 &&
 	     was.block_tokens != 64) || !was.name[0] ||
@@ -374,7 +377,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 		return -EINVAL;
 	domain_init(d);
 	psi_init(c, &d->psi);
-	if (shape_layout(c, d, &req, &text))
+	if (shape_layout(c, d, &req, &info))
 		return -EINVAL;
 	memcpy(d->name, was.name, sizeof(d->name));
 	memcpy(d->identity, was.identity, sizeof(d->identity));

@@ -58,6 +58,20 @@ int attach_refuse(struct kvmm_attach_rep *rep, int err, const char *fmt, ...)
 	return err;
 }
 
+/* A token has fewer bytes than the records of blocks are made for. */
+static int refuse_token(const struct clients *cs, struct kvmm_attach_rep *rep,
+			int err, u32 bytes)
+{
+	u32 least = 1;
+
+	while (least <= bytes / 2)
+		least *= 2;
+	return attach_refuse(rep, err,
+			     "a token's KV has %u bytes, less than the daemon's --min-token-bytes %llu: start the daemon with --min-token-bytes %u or less",
+			     bytes, (unsigned long long)cs->setup->opt.min_token_bytes,
+			     least);
+}
+
 /* Its tenant has as many of these as it may. */
 static int refuse_quota(struct clients *cs, const struct client *c,
 			struct kvmm_attach_rep *rep, u32 nr, const char *what,
@@ -179,6 +193,8 @@ static int attach_core(struct attach_call *a)
 	explicit_bzero(secret, sizeof(secret));
 	if (err)
 		return attach_refuse(a->rep, err, "kvmm is shutting down");
+	if (a->err && a->info.small_token)
+		return refuse_token(a->cs, a->rep, a->err, a->info.small_token);
 	if (a->err)
 		return attach_refuse(a->rep, a->err, "%s", a->info.text ?
 				     a->info.text : strerror(-a->err));
