@@ -2,7 +2,7 @@
 /*
  * access.c - the log line of one request
  *
- *	CLIENT "METHOD PATH" STATUS, N tokens, N ms, id ID, key NAME
+ *	CLIENT "METHOD PATH" STATUS, N tokens, N ms, id ID, key NAME, code CODE, param FIELD
  *
  * CLIENT is the address of the connection, and never one that a header names.  It
  * comes first, so that programs that ban addresses find it in one place.  The
@@ -90,6 +90,28 @@ static const char *access_id(const struct access *a)
 	return *a->id ? a->id : *a->head->id ? a->head->id : "-";
 }
 
+/* A client may have chosen the name of the field: one of other bytes is left out. */
+static const char *param_shown(const struct access *a)
+{
+	const char *p = a->param;
+
+	while (p && ((*p >= '0' && *p <= '9') || (*p >= 'a' && *p <= 'z') ||
+		     (*p >= 'A' && *p <= 'Z') || (*p && strchr("_-.[]", *p))))
+		p++;
+	return p && p != a->param && !*p ? a->param : NULL;
+}
+
+/* The reason of a refusal: ", code CODE, param FIELD", or "". */
+static const char *reason(const struct access *a, char *buf, size_t len)
+{
+	const char *param = param_shown(a);
+
+	snprintf(buf, len, "%s%s%s%s", a->code ? ", code " : "",
+		 a->code ? a->code : "", param ? ", param " : "",
+		 param ? param : "");
+	return buf;
+}
+
 /* Members of a line in JSON; a status of null is a client that had gone. */
 static void access_json(const struct access *a, const char *peer, struct text *t)
 {
@@ -114,6 +136,10 @@ static void access_json(const struct access *a, const char *peer, struct text *t
 	text_printf(t, ",\"tokens\":%llu,\"ms\":%.1f,\"key\":",
 		    (unsigned long long)a->tokens, (double)a->ns / 1e6);
 	text_jsons(t, a->key);
+	text_puts(t, ",\"code\":");
+	text_jsons(t, a->code);
+	text_puts(t, ",\"param\":");
+	text_jsons(t, param_shown(a));
 	text_add(t, "", 1);
 }
 
@@ -122,7 +148,7 @@ void access_log(const struct access *a)
 	static struct kv_log_budget budget[KV_LOG_DEBUG];
 	const enum kv_log_level level = access_level(a);
 	const struct http_head *h = a->head;
-	char status[8] = "gone", peer[ACCESS_PEER];
+	char status[8] = "gone", peer[ACCESS_PEER], why[160];
 	struct text more = { 0 };
 
 	if (!kv_log_wants(level) ||
@@ -135,11 +161,12 @@ void access_log(const struct access *a)
 	if (kv_log_is_json())
 		access_json(a, peer, &more);
 	kv_log_with(level, more.len && !more.failed ? more.p : "",
-		    "%s \"%s%s%.*s\" %s, %llu tokens, %.1f ms, id %s%s%s", peer,
+		    "%s \"%s%s%.*s\" %s, %llu tokens, %.1f ms, id %s%s%s%s", peer,
 		    h->path ? method_name(h->method) : "-", h->path ? " " : "",
 		    h->path ? (int)min(h->path_len, (size_t)ACCESS_PATH) : 0,
 		    h->path ? h->path : "", status,
 		    (unsigned long long)a->tokens, (double)a->ns / 1e6,
-		    access_id(a), a->key ? ", key " : "", a->key ? a->key : "");
+		    access_id(a), a->key ? ", key " : "", a->key ? a->key : "",
+		    reason(a, why, sizeof(why)));
 	text_free(&more);
 }

@@ -40,6 +40,8 @@ const char *access_peer_text(const struct access_peer *p, char *text);
  * @status: status at its end, 0: the client had gone, or was disconnected
  * @tokens: tokens generated for it
  * @key:    name of the API key, or NULL
+ * @code:   word of the error that was answered, or NULL
+ * @param:  field with the error, or NULL
  * @ns:     time from the whole request to the last byte given to the socket
  */
 struct access {
@@ -49,6 +51,8 @@ struct access {
 	int			status;
 	u64			tokens;
 	const char		*key;
+	const char		*code;
+	const char		*param;
 	s64			ns;
 };
 

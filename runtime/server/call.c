@@ -148,6 +148,7 @@ void call_fail(struct call *call, const struct api_error *err)
 	text_puts(&t, "data: ");
 	api_error_json(&t, err);
 	text_puts(&t, "\n\n");
+	conn_tell_error(c, err->code, err->param);
 	conn_stream_add(c, t.p, t.len);
 	conn_stream_end(c);
 	text_free(&t);

@@ -122,6 +122,12 @@ void conn_tell(struct conn *c, const char *id, u64 tokens, int status)
 	c->told = status;
 }
 
+void conn_tell_error(struct conn *c, const char *code, const char *param)
+{
+	snprintf(c->code, sizeof(c->code), "%s", code);
+	snprintf(c->param, sizeof(c->param), "%s", param);
+}
+
 void conn_set_key(struct conn *c, u32 key, const char *name)
 {
 	c->key = key;
@@ -139,6 +145,7 @@ static void conn_log_begin(struct conn *c)
 	c->since = (s64)kv_now_ns();
 	c->status = 0;
 	conn_tell(c, "", 0, 0);
+	conn_tell_error(c, "", "");
 	conn_set_key(c, 0, NULL);
 }
 
@@ -151,6 +158,7 @@ static void conn_log_end(struct conn *c, bool whole)
 		.peer = &c->peer, .head = &c->req.head, .id = c->id,
 		.status = !whole ? 0 : c->told ? c->told : c->status,
 		.tokens = c->tokens, .ns = (s64)kv_now_ns() - c->since, .key = c->who,
+		.code = *c->code ? c->code : NULL, .param = c->param,
 	};
 
 	c->loop->ops->ended(&a);
@@ -377,6 +385,7 @@ static void conn_refuse(struct conn *c, int status, const char *code,
 	conn_log_begin(c);
 	conn_set_state(c, CONN_BUSY);
 	conn_deadline(c, 0);
+	conn_tell_error(c, code, "");
 	c->loop->ops->refuse(&t, status, code, why);
 	conn_reply(c, status, "application/json",
 		   status == 503 ? "Retry-After: 1\r\n" : NULL, t.p, t.len);

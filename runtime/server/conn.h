@@ -198,6 +198,9 @@ void conn_own(struct conn *c, struct conn_owner *o);
  */
 void conn_tell(struct conn *c, const char *id, u64 tokens, int status);
 
+/* conn_tell_error() - set the log's reason of a refusal; both are copied */
+void conn_tell_error(struct conn *c, const char *code, const char *param);
+
 /*
  * conn_set_key() - set the key of the request: a number and, for the log, a
  * name

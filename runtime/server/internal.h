@@ -78,6 +78,8 @@ struct conn {
 	u64			tokens;
 	u32			key;
 	const char		*who;
+	char			code[48];
+	char			param[64];
 };
 
 /* conn_new() - a connection of an accepted socket, for loop_give(), or NULL */

@@ -31,6 +31,7 @@ static void reply_error(struct conn *c, const char *headers,
 
 	api_error_json(&t, err);
 	text_puts(&t, "\n");
+	conn_tell_error(c, err->code, err->param);
 	reply(c, err->status, headers, &t);
 	text_free(&t);
 }

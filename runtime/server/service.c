@@ -56,6 +56,7 @@ void service_refuse(const struct service *svc, struct conn *c,
 			       site->nr_services) : 1);
 	api_error_json(&t, err);
 	text_puts(&t, "\n");
+	conn_tell_error(c, err->code, err->param);
 	conn_reply(c, err->status, "application/json", later ? header : NULL,
 		   t.p, t.len);
 	text_free(&t);

@@ -346,6 +346,7 @@ START_TEST(test_log_of_all)
 	ck_assert_msg(strstr(said, want), "%s\n%s", want, said);
 	ck_assert_ptr_nonnull(strstr(said, " \"POST /v1/completions\" 200, 5 tokens, "));
 	ck_assert_msg(strstr(said, " \"GET /nowhere\" 404, 0 tokens, "), "%s", said);
+	ck_assert_msg(strstr(said, ", code unknown_url\n"), "%s", said);
 	ck_assert_ptr_nonnull(strstr(said, " \"GET /ready\" 200, "));
 	ck_assert_ptr_null(strstr(said, "secret"));
 	ck_assert_ptr_null(strstr(said, "Zebras"));

@@ -387,7 +387,7 @@ START_TEST(test_request_ids)
 	ck_assert_int_eq(status, 400);
 	ck_assert_uint_eq(strlen(two), 24);
 	ck_assert_str_ne(one, two);
-	snprintf(want, sizeof(want), " ms, id %s\n", two);
+	snprintf(want, sizeof(want), " ms, id %s, code missing_parameter, param prompt\n", two);
 	free(answer);
 	answer = slurp(server.job.err);
 	ck_assert_msg(strstr(answer, want) != NULL, "%s\n%s", want, answer);

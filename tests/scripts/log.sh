@@ -71,7 +71,7 @@ time='20[0-9]{2}-[01][0-9]-[0-3][0-9]T[0-2][0-9]:[0-5][0-9]:[0-6][0-9]\.[0-9]{3}
 work_with
 check 'by default: the time' all_are "^$time (kvmm|kvmm-hold|kvmm-proc|swapd|kvrt): [^ ]"
 check 'a refusal: the address of the connection' \
-	says '^[^ ]+ kvrt: 127\.0\.0\.1:[0-9]+ "GET /v1/models" 401, 0 tokens, [0-9.]+ ms, id [0-9a-f]{24}$'
+	says '^[^ ]+ kvrt: 127\.0\.0\.1:[0-9]+ "GET /v1/models" 401, 0 tokens, [0-9.]+ ms, id [0-9a-f]{24}, code invalid_api_key$'
 check 'a refusal: no address of a header' says_not '203\.0\.113\.9'
 # The filter of the page for fail2ban, in the words of grep.
 filter=$(sed -n 's/^failregex = //p' "$KVMM_TOP/Documentation/server.md")
@@ -85,6 +85,7 @@ work_with --log-format json
 check 'json: every line' all_are \
 	"^\{\"time\":\"$time\",\"level\":\"(err|warn|info|debug)\",\"program\":\"(kvmm|kvmm-hold|kvmm-proc|swapd|kvrt)\",.*\"message\":\".*\"\}$"
 check 'json: a refusal' says '"client":"127.0.0.1:[0-9]+","id":"[0-9a-f]{24}","method":"GET","path":"/v1/models","status":401,'
+check 'json: the reason of a refusal' says '"status":401,.*"code":"invalid_api_key","param":null,'
 check 'json: the work' says '"model":"demo-model","prompt_tokens_per_s":[0-9.]+,'
 : >"$work/log"
 export JOURNAL_STREAM

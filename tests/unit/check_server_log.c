@@ -111,6 +111,15 @@ START_TEST(test_line)
 	a.tokens = 7;
 	access_log(&a);
 	ck_assert_str_eq(said(), "kvrt: warning: 192.0.2.7:9 \"POST /v1/completions\" 500, 7 tokens, 1.5 ms, id cmpl-1, key alice\n");
+	a.status = 400;
+	a.code = "context_length_exceeded";
+	a.param = "messages[0].max_tokens";
+	access_log(&a);
+	ck_assert_str_eq(said(), "kvrt: 192.0.2.7:9 \"POST /v1/completions\" 400, 7 tokens, 1.5 ms, id cmpl-1, key alice, code context_length_exceeded, param messages[0].max_tokens\n");
+	a.param = "a \"name\"";
+	a.key = NULL;
+	access_log(&a);
+	ck_assert_str_eq(said(), "kvrt: 192.0.2.7:9 \"POST /v1/completions\" 400, 7 tokens, 1.5 ms, id cmpl-1, code context_length_exceeded\n");
 	a = (struct access){ .peer = &p, .head = &none, .id = "", .status = 400 };
 	access_log(&a);
 	ck_assert_str_eq(said(), "kvrt: 192.0.2.7:9 \"-\" 400, 0 tokens, 0.0 ms, id -\n");
@@ -149,6 +158,8 @@ START_TEST(test_json)
 	member(v, "tokens", "3");
 	member(v, "ms", "2.0");
 	member(v, "key", "null");
+	member(v, "code", "null");
+	member(v, "param", "null");
 	member(v, "level", "\"info\"");
 	json_decref(v);
 }
