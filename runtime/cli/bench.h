@@ -80,6 +80,7 @@ struct bench_request {
 /**
  * struct workload - requests and their times
  * @cut:   requests that were shortened to fit the model's context
+ * @starved: of these, those whose prompt left room for one token of many
  * @timed: the requests have times; else bench_arrivals() sets them
  */
 struct workload {
@@ -90,6 +91,7 @@ struct workload {
 	u32			nr_pieces;
 	u32			cap_pieces;
 	u32			cut;
+	u32			starved;
 	bool			timed;
 };
 
@@ -139,6 +141,16 @@ int __must_check workload_piece(struct workload *w, u64 seed, u32 nr);
  */
 int workload_make(struct workload *w, const struct bench_data_opts *o,
 		  u32 max_len);
+
+/**
+ * workload_judge() - say that requests were cut, and how they would fit
+ * @max_len: as for workload_make()
+ * @quiet:   only say it if nothing is left to measure
+ *
+ * Return: 0; EX_DATAERR: no request has room for its answer.
+ */
+int workload_judge(const struct workload *w, const struct bench_data_opts *o,
+		   u32 max_len, bool quiet);
 
 /**
  * trace_read() - read the requests of a trace

@@ -228,6 +228,7 @@ static bool cut_request(struct workload *w, struct bench_request *r, u32 most)
 		}
 		r->nr = i;
 		r->in = sum;
+		w->starved += r->out > 1;
 	}
 	r->out = most - r->in;
 	return true;
@@ -269,6 +270,51 @@ int workload_make(struct workload *w, const struct bench_data_opts *o,
 	for (i = 0; !ret && max_len > 1 && i < w->nr; i++)
 		w->cut += cut_request(w, &w->list[i], max_len);
 	return ret;
+}
+
+/* Options with which requests of @most tokens are whole. */
+static void format_remedy(const struct bench_data_opts *o, u32 most, char *buf,
+			  size_t len)
+{
+	double ratio = 0;
+	u32 room;
+
+	if (o->dataset == BENCH_PREFIX) {
+		snprintf(buf, len, ": give a smaller --prefix-len or --suffix-len");
+		return;
+	}
+	if (o->dataset != BENCH_RANDOM) {
+		snprintf(buf, len, ": take a model with a longer context");
+		return;
+	}
+	(void)cli_number("range-ratio", o->range_ratio, 0, 0.999999, &ratio);
+	/* Each of the two lengths may be rounded up. */
+	room = ratio > 0 ? (u32)((most - 1) / (1 + ratio)) : most;
+	if (room > o->output_len)
+		snprintf(buf, len, ": give --input-len %u or less",
+			 room - o->output_len);
+	else
+		snprintf(buf, len, ": give --input-len %u --output-len %u or less",
+			 max(room / 2, 1u), max(room / 2, 1u));
+}
+
+int workload_judge(const struct workload *w, const struct bench_data_opts *o,
+		   u32 max_len, bool quiet)
+{
+	char remedy[80];
+
+	if (!w->cut)
+		return 0;
+	format_remedy(o, max_len, remedy, sizeof(remedy));
+	if (w->starved == w->nr) {
+		pr_err("no prompt leaves room for its answer in a context of %u tokens%s",
+		       max_len, remedy);
+		return EX_DATAERR;
+	}
+	if (!quiet)
+		pr_warn("%u of %u requests are cut to %u tokens, to fit the model's context%s",
+			w->cut, w->nr, max_len, remedy);
+	return 0;
 }
 
 /* ---- tokens ---- */

@@ -118,9 +118,8 @@ int bench_throughput(int argc, char **argv)
 	ret = bench_engine_open(&e, &eng, argv[0]);
 	if (!ret)
 		ret = workload_make(&w, &data, model_info(e.model)->max_len);
-	if (!ret && w.cut && !o.quiet)
-		pr_warn("%u of %u requests are cut to the %u tokens of the model's context",
-			w.cut, w.nr, model_info(e.model)->max_len);
+	if (!ret)
+		ret = workload_judge(&w, &data, model_info(e.model)->max_len, o.quiet);
 	if (!ret)
 		ret = bench_engine_run(&e, &w, o.samples, &s);
 	if (!ret)

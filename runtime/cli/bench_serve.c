@@ -65,7 +65,7 @@ static const struct kv_opt option_table[] = {
 static const struct kv_exit exits[] = {
 	{ 0, "done, and every request was answered; also --help and --version" },
 	{ EX_USAGE, "a wrong option or argument" },
-	{ EX_DATAERR, "the server refuses the requests, or the trace is malformed" },
+	{ EX_DATAERR, "the server refuses the requests, the trace is malformed, or no prompt leaves room for its answer" },
 	{ EX_NOINPUT, "the trace is missing" },
 	{ EX_UNAVAILABLE, "no server answers at URL" },
 	{ EX_OSERR, "the system refused memory" },
@@ -301,9 +301,8 @@ static int prepare(struct serve *s)
 			 o->prompt_form != 1);
 	if (!ret)
 		ret = make_workload(s);
-	if (!ret && s->w.cut && !o->quiet)
-		pr_warn("%u of %u requests are cut to %u tokens, to fit the model's context",
-			s->w.cut, s->w.nr, o->max_len);
+	if (!ret)
+		ret = workload_judge(&s->w, &s->data, o->max_len, o->quiet);
 	return ret ? ret : open_json(s);
 }
 

@@ -227,6 +227,35 @@ START_TEST(test_interrupted)
 }
 END_TEST
 
+/* A bench of @input and @output tokens ends with @code, and its words. */
+static void context_of(const char *input, const char *output, int code,
+		       const char *words)
+{
+	struct job j = job_start(&rig, "kvrt", "bench", "serve", url(),
+				 "--num-prompts", "3", "--input-len", input,
+				 "--output-len", output, NULL);
+	char *err;
+
+	ck_assert_int_eq(job_wait(&j, 60), code);
+	err = slurp(j.err);
+	ck_assert_msg(strstr(err, words), "no '%s' in: %s", words, err);
+	free(err);
+}
+
+/* A prompt as long as the context leaves nothing to measure. */
+START_TEST(test_context)
+{
+	context_of("1024", "128", EX_DATAERR,
+		   "no prompt leaves room for its answer in a context of 1024 tokens: give --input-len 896 or less\n");
+	context_of("2000", "1024", EX_DATAERR,
+		   ": give --input-len 512 --output-len 512 or less\n");
+	context_of("1000", "40", 0,
+		   "3 of 3 requests are cut to 1024 tokens, to fit the model's context: give --input-len 984 or less\n");
+	context_of("984", "40", 0, "");
+	serve_stop(&srv);
+}
+END_TEST
+
 /* ---- without a server ---- */
 
 static void setup_engine(void)
@@ -313,6 +342,7 @@ int main(void)
 	tcase_add_test(tc, test_trace);
 	tcase_add_test(tc, test_server_killed);
 	tcase_add_test(tc, test_interrupted);
+	tcase_add_test(tc, test_context);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("engine");
 	tcase_add_checked_fixture(tc, setup_engine, teardown);
