@@ -97,14 +97,32 @@ static void format_ms(s64 ms, char *buf, size_t len)
 			 s / 60 % 60);
 }
 
+/*
+ * The cause of the last preemption.  The daemon's text is the thing that took the
+ * memory, or a clause of its own.
+ */
+static void format_loss(const json_t *o, char *buf, size_t len)
+{
+	static const char * const clauses[] = { "itself", "advice", "lost" };
+	const char *cause = str(o, "LastCause"), *why = str(o, "LastWhy");
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(clauses) && strcmp(cause, clauses[i]); i++)
+		;
+	if (!strcmp(cause, "device"))
+		snprintf(buf, len, "it runs; it lost its memory with the device");
+	else
+		snprintf(buf, len, "it runs; it lost its memory%s %s",
+			 i < ARRAY_SIZE(clauses) ? ":" : " to", why);
+}
+
 /* The reason in words: of the first sequence for one that waits in line. */
 static void format_reason(const json_t *o, char *buf, size_t len)
 {
 	const char *first = str(o, "FirstWaits"), *dom = str(o, "WaitsFor");
 
 	if (!waits(o))
-		snprintf(buf, len, "it runs; lost its memory to: %s",
-			 str(o, "LastWhy"));
+		format_loss(o, buf, len);
 	else if (strcmp(first, "-"))
 		snprintf(buf, len, "the first in line waits for: %s", first);
 	else if (strcmp(dom, "-"))

@@ -107,13 +107,13 @@ END_TEST
 static json_t *explained(const char *seq, const char *state, const char *cause,
 			 s64 ms, s64 lost)
 {
-	return json_pack("{s:s, s:s, s:s, s:s, s:n, s:s, s:I, s:i, s:i, s:I, s:s}",
+	return json_pack("{s:s, s:s, s:s, s:s, s:n, s:s, s:I, s:i, s:i, s:I, s:s, s:s}",
 			 "Sequence", seq, "State", state, "Waits", cause, "Why",
 			 "memory: all of it is in use, and no domain has to give it up",
 			 "WaitsFor", "FirstWaits", strcmp(cause, "line") ? "-" : "growth",
 			 "WaitsMs", (json_int_t)ms, "Ahead", 2, "NeedsBlocks", 14,
-			 "Preempted", (json_int_t)lost, "LastWhy",
-			 "room for a running sequence");
+			 "Preempted", (json_int_t)lost, "LastCause",
+			 "grow", "LastWhy", "room for a running sequence");
 }
 
 static json_t *some_sequences(void)
@@ -153,9 +153,43 @@ START_TEST(test_explain_table)
 		"      1/3  14m02s memory       2    14    3  memory: all of it is in use, and no domain has to give it up\n"
 		"      0/5   12.3s memory       2    14    0  memory: all of it is in use, and no domain has to give it up\n"
 		"      0/2   850ms line         2    14    0  the first in line waits for: growth\n"
-		"      0/4       - -            2    14    7  it runs; lost its memory to: room for a running sequence\n"
-		"      0/1       - -            2    14    1  it runs; lost its memory to: room for a running sequence\n");
+		"      0/4       - -            2    14    7  it runs; it lost its memory to room for a running sequence\n"
+		"      0/1       - -            2    14    1  it runs; it lost its memory to room for a running sequence\n");
 	free(text);
+}
+END_TEST
+
+/* The words of @cause, as the table says them of a running sequence. */
+static void ck_loss(const char *cause, const char *why, const char *want)
+{
+	json_t *all = json_array(), *row = explained("0/1", "ready", "nothing", 0, 1);
+	char *text = NULL;
+	size_t len;
+	FILE *out = open_memstream(&text, &len);
+
+	json_object_set_new(row, "LastCause", json_string(cause));
+	json_object_set_new(row, "LastWhy", json_string(why));
+	json_array_append_new(all, row);
+	ck_assert_int_eq(kvctl_explain_table(out, all, 1, 9, 0), 0);
+	fclose(out);
+	json_decref(all);
+	ck_assert_msg(strstr(text, want), "no '%s' in:\n%s", want, text);
+	free(text);
+}
+
+/* Each cause makes a sentence, with the daemon's words. */
+START_TEST(test_explain_loss)
+{
+	ck_loss("itself", "it needed room, and no sequence of lower rank could be preempted",
+		"  it runs; it lost its memory: it needed room, and no sequence of lower rank could be preempted\n");
+	ck_loss("advice", "its own program paged it out",
+		"  it runs; it lost its memory: its own program paged it out\n");
+	ck_loss("lost", "its swapped-out blocks could not be brought back",
+		"  it runs; it lost its memory: its swapped-out blocks could not be brought back\n");
+	ck_loss("device", "nothing: the memory was lost with the device",
+		"  it runs; it lost its memory with the device\n");
+	ck_loss("tenant", "a sequence of another tenant",
+		"  it runs; it lost its memory to a sequence of another tenant\n");
 }
 END_TEST
 
@@ -188,6 +222,7 @@ int main(void)
 	tcase_add_test(tc, test_forms);
 	tcase_add_test(tc, test_garbage);
 	tcase_add_test(tc, test_explain_table);
+	tcase_add_test(tc, test_explain_loss);
 	tcase_add_test(tc, test_explain_fits);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
