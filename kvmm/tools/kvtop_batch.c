@@ -2,22 +2,41 @@
 /*
  * kvtop_batch.c - the same figures as plain text, for logs and scripts
  *
- * The frame is as wide and as long as the text needs.  It is printed line by line,
+ * The frame is as long as the text needs.  It is as wide as the terminal, and in a
+ * pipe or a file as wide as the text needs.  It is printed line by line,
  * without blanks at the ends and without a mark.  The first sample is not printed,
  * since rates need two.  After a daemon went away, the first sample of the next one
  * is printed, without rates.
  */
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
 #include <sysexits.h>
 #include <time.h>
+#include <unistd.h>
 
 #include <kvmm/log.h>
 
 #include "kvmm/tools/kvtop.h"
 
-#define BATCH_COLS	160
+#define BATCH_COLS	160	/* in a pipe or a file */
+#define COLS_LEAST	40
 #define HEADER_ROWS	24	/* tall enough for all of it */
+
+/* Columns of the frame: those of the terminal, as the live view takes them. */
+static int batch_cols(void)
+{
+	const char *env = getenv("COLUMNS");
+	struct winsize w = { 0 };
+	int cols;
+
+	if (!isatty(STDOUT_FILENO))
+		return BATCH_COLS;
+	cols = env ? atoi(env) : 0;
+	if (cols <= 0 && !ioctl(STDOUT_FILENO, TIOCGWINSZ, &w))
+		cols = w.ws_col;
+	return cols > 0 ? max(min(cols, 1000), COLS_LEAST) : BATCH_COLS;
+}
 
 static int line_length(const struct frame *f, int row)
 {
@@ -39,13 +58,13 @@ static void print_frame(const struct frame *f)
 }
 
 /* Upper bound of the lines of a view. */
-static int view_height(const struct sample *s, enum kvtop_view view)
+static int view_height(const struct sample *s, enum kvtop_view view, int cols)
 {
 	u32 i, lines = 0;
 	const char *p;
 
 	if (view == VIEW_map)
-		return map_height(s, BATCH_COLS);
+		return map_height(s, cols);
 	for (p = seq_text(&s->text[FILE_vmstat]); *p; p++)
 		lines += *p == '\n';
 	for (i = 0; i < NR_FILES; i++)
@@ -61,12 +80,13 @@ static int print_header(const struct ui *ui, const struct sample *now,
 	struct tm tm;
 	struct frame f;
 
-	if (frame_init(&f, HEADER_ROWS, BATCH_COLS))
+	if (frame_init(&f, HEADER_ROWS, batch_cols()))
 		return -ENOMEM;
 	localtime_r(&t, &tm);
 	strftime(stamp, sizeof(stamp), "%Y-%m-%d %H:%M:%S", &tm);
 	draw_header(&f, ui, now, old);
-	frame_printf(&f, 0, line_length(&f, 0) + 2, AT_NORMAL, "%s", stamp);
+	if (line_length(&f, 0) + 2 + (int)strlen(stamp) <= f.cols)
+		frame_printf(&f, 0, line_length(&f, 0) + 2, AT_NORMAL, "%s", stamp);
 	print_frame(&f);
 	frame_free(&f);
 	return 0;
@@ -75,10 +95,10 @@ static int print_header(const struct ui *ui, const struct sample *now,
 static int print_view(struct ui *ui, enum kvtop_view view,
 		      const struct sample *now, const struct sample *old)
 {
-	int rows = view_height(now, view);
+	const int cols = batch_cols(), rows = view_height(now, view, cols);
 	struct frame f;
 
-	if (frame_init(&f, rows, BATCH_COLS))
+	if (frame_init(&f, rows, cols))
 		return -ENOMEM;
 	ui->view = view;
 	printf("\n%s:\n", view_title(view));

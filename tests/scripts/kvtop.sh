@@ -163,6 +163,26 @@ used=$("$kvctl" cat domains | awk '$NF == "alpha" { k = $9 - $18
 check 'batch: a domain and what it has' says "^ alpha +0 +$used +[0-9.]+[KM]? +[0-9.]+[KM] +0 +0 +max +max +100 +1 +[0-9]+ +[0-9]+ "
 check 'batch: aligned' under USED '^ alpha'
 check 'batch: a client' says "^ +[01] +${clients[0]} kvrt +alpha +alive +[0-9]+ +6 +[0-9]+ +[0-9]+ +0\.0 "
+# on_terminal COLUMNS OPTION..: one sample on a terminal so wide
+on_terminal()
+{
+	local cols=$1
+
+	shift
+	run script -qec "stty cols $cols; '$kvtop' --once --interval 0.05 $*" /dev/null
+	out=${out//$'\r'/}
+}
+for width in 100 60; do
+	on_terminal $width --view all
+	check "a terminal of $width columns: it ends well" rc_is 0
+	check "a terminal of $width columns: the domains" says '^ alpha '
+	check "a terminal of $width columns: no line is longer" \
+		test -z "$(awk -v w=$width 'length > w' <<<"$out")"
+done
+on_terminal 200 --view all
+check 'a wide terminal: the whole line' says '^ alpha +0 +.* +max +max +100 +1 '
+run "$kvtop" --once --interval 0.05 --view all
+check 'a pipe: lines as long as they need' test -n "$(awk 'length > 100' <<<"$out")"
 run "$kvtop" --once --interval 0.05 --view map
 sum=$(awk '/^X poison/ { for (i = 3; i <= NF; i += 3) n += $i; print n }' <<<"$out")
 check 'map: every extent is one of the symbols' test "$sum" = 64
