@@ -77,6 +77,28 @@ START_TEST(test_limit)
 }
 END_TEST
 
+/* So does a limit that the operator gave the domain, if it is the lower one. */
+START_TEST(test_domain_limit)
+{
+	struct served s;
+
+	rig_start(&rig, "--pool-size", "16M", "--extent-size", "64K", "--domain",
+		  "demo-model,max=4M", NULL);
+	serve_start(&s, &rig, "--memory-max", "8M", NULL);
+	serve_await(&s, 200, 30);
+	said(&s, "demo-model: memory.max of domain demo-model, of the pool of 16M, shared with all other models, holds 1024 tokens: 1 request of 1024 tokens, the full length, at once\n");
+	serve_stop(&s);
+	rig_stop(&rig);
+
+	rig_start(&rig, "--pool-size", "16M", "--extent-size", "64K", "--domain",
+		  "demo-model,max=2M", NULL);
+	refused_with("--loops", "1",
+		     "demo-model: memory.max of domain demo-model holds 512 tokens, less than one sequence of 1024: ",
+		     "give --max-model-len 512, or kvctl set domain/demo-model/memory.max 4M\n");
+	rig_stop(&rig);
+}
+END_TEST
+
 /* A model whose tokens are smaller than the daemon's least: both numbers. */
 START_TEST(test_token)
 {
@@ -98,6 +120,7 @@ int main(void)
 	tcase_set_timeout(tc, 300);
 	tcase_add_test(tc, test_pool);
 	tcase_add_test(tc, test_limit);
+	tcase_add_test(tc, test_domain_limit);
 	tcase_add_test(tc, test_token);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
