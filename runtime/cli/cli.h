@@ -119,6 +119,16 @@
 	  "requests have a priority always; for those of one priority give --schedule fcfs or prefix") \
 	x("quantization",						\
 	  "weights are used in the type of their files: leave it out; KV alone can be smaller, by --kv-cache-dtype fp8") \
+	x("guided-decoding-backend",					\
+	  "answers cannot be bound to a grammar or a schema: leave it out") \
+	x("structured-outputs-config",					\
+	  "answers cannot be bound to a grammar or a schema: leave it out") \
+	x("enable-auto-tool-choice",					\
+	  "there are no tool calls: leave it out, and read the calls of a model from its text") \
+	x("tool-call-parser",						\
+	  "there are no tool calls: leave it out, and read the calls of a model from its text") \
+	x("reasoning-parser",						\
+	  "reasoning is a part of the text: leave it out") \
 	x("trust-remote-code", "no code of a model folder is run: leave it out") \
 	x("download-dir", "nothing is downloaded: give the folder of the model") \
 	x("revision", "nothing is downloaded: give the folder of the model") \

@@ -142,6 +142,24 @@ START_TEST(test_foreign_line)
 }
 END_TEST
 
+/* Options that most commands of vllm serve have name a way, too. */
+START_TEST(test_foreign_common)
+{
+	static const char * const common[] = {
+		"enable-auto-tool-choice", "tool-call-parser",
+		"reasoning-parser", "guided-decoding-backend", "quantization",
+	};
+	u32 i, n;
+
+	for (i = 0; i < ARRAY_SIZE(common); i++) {
+		for (n = 0; n < CLI_NR_FOREIGN &&
+		     strcmp(cli_foreign[n].name, common[i]); n++)
+			;
+		ck_assert_msg(n < CLI_NR_FOREIGN, "%s", common[i]);
+	}
+}
+END_TEST
+
 START_TEST(test_fields)
 {
 	struct text t = { 0 };
@@ -242,6 +260,7 @@ int main(void)
 	tcase_add_test(tc, test_foreign_table);
 	tcase_add_test(tc, test_foreign);
 	tcase_add_test(tc, test_foreign_line);
+	tcase_add_test(tc, test_foreign_common);
 	tcase_add_test(tc, test_fields);
 	tcase_add_test(tc, test_tokens);
 	tcase_add_test(tc, test_paths);
