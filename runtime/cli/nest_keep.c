@@ -172,6 +172,9 @@ static void ward_told(struct keeper *k, u32 i)
 		return;
 	text[n] = '\0';
 	while ((line = strsep(&rest, "\n"))) {
+		/* A server that failed has the reason in its log, which is shown. */
+		if (!strncmp(line, "ERRNO=", 6))
+			return;
 		if (!strncmp(line, "STATUS=", 7) && i == NEST_SERVER)
 			tell(k, NEST_STATUS, i, 0, line + 7);
 		if (strcmp(line, "READY=1"))

@@ -7,6 +7,7 @@
  * only the first.
  */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include <kvmm/notify.h>
 
@@ -30,6 +31,9 @@ bool status_tell(struct backend *b, u32 nr, const char *where)
 	else if (state == BACKEND_DETACHED)
 		snprintf(text, sizeof(text), "STATUS=%s waits for kvmm: %s",
 			 b[i].o.name, why);
+	else if (state == BACKEND_FAILED)
+		snprintf(text, sizeof(text), "ERRNO=%d\nSTATUS=%s: %s",
+			 abs(b[i].exit_err), b[i].o.name, why);
 	else
 		snprintf(text, sizeof(text), "STATUS=%s: %s", b[i].o.name, why);
 	(void)kv_notify(text);

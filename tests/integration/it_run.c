@@ -186,6 +186,26 @@ START_TEST(test_failure)
 }
 END_TEST
 
+/* A daemon that was there refuses the model: one line has the reason. */
+START_TEST(test_refused)
+{
+	struct rig rig;
+	char *text, *at;
+
+	rig_start(&rig, "--pool-size", "64M", "--extent-size", "1M",
+		  "--min-token-bytes", "8192", NULL);
+	setenv("KVMM_RUNDIR", rig.dir, 1);
+	ck_assert_int_eq(shell("$KVRT run $MODEL Hello"), 69);
+	unsetenv("KVMM_RUNDIR");
+	text = slurp(erred);
+	at = strstr(text, "start the daemon with --min-token-bytes 2048 or less");
+	ck_assert_msg(at && !strstr(at + 1, "start the daemon with"), "%s", text);
+	free(text);
+	rig_stop(&rig);
+	ck_assert_uint_eq(nests(), 0);
+}
+END_TEST
+
 /* A model of the Hugging Face cache, by its name. */
 START_TEST(test_hub)
 {
@@ -391,6 +411,7 @@ int main(void)
 	tcase_add_test(tc, test_beside);
 	tcase_add_test(tc, test_no_daemon_there);
 	tcase_add_test(tc, test_failure);
+	tcase_add_test(tc, test_refused);
 	tcase_add_test(tc, test_hub);
 	tcase_add_loop_test(tc, test_talk, 0, 2);
 	tcase_add_loop_test(tc, test_killed, 0, 3);
