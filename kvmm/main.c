@@ -298,9 +298,10 @@ static void log_ready(const struct daemon *d)
 {
 	char pool[32], ext[32], records[32];
 
-	pr_info("pool %s on %s, %u extents of %s, %s of records, epoch %" PRIx64,
+	pr_info("pool %s on %s, %u extent%s of %s, %s of records, epoch %" PRIx64,
 		kv_format_size(d->setup.cfg.pool_bytes, pool, sizeof(pool)),
 		d->setup.dev.ops->name, d->setup.nr_extents,
+		d->setup.nr_extents == 1 ? "" : "s",
 		kv_format_size(d->setup.cfg.extent_size, ext, sizeof(ext)),
 		kv_format_size(ALIGN_UP(limits_records(&d->setup), 1ull << 20),
 			       records, sizeof(records)), d->setup.epoch);

@@ -125,7 +125,7 @@ int lk_judge_reply(const char *path, struct kvmm_attach_rep *rep, int bytes,
 	if (bytes < (int)offsetof(struct kvmm_attach_rep, layout_hash) ||
 	    rep->magic != KVMM_REPLY_MAGIC)
 		return lk_fail(text, -EPROTO,
-			       "the program at %s is not kvmm: name the right socket in KVMM_SOCKET",
+			       "the program at %s is not kvmm: name the right one with --socket or in KVMM_SOCKET",
 			       path);
 	if (rep->abi_version != KVMM_ABI_VERSION)
 		return lk_fail(text, -EPROTONOSUPPORT,

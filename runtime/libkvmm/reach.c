@@ -119,7 +119,7 @@ static int none_there(const char *path, int err, char *text)
 			       "the daemon at %s has no tenant %s: write the line `tenant = %s,owner=%s` into its kvmm.conf and restart it (nothing listens at %s)",
 			       dir, name, name, user_name(geteuid(), user), path);
 	return lk_fail(text, -err,
-		       "no daemon at %s: start it with kvmm-hold or systemctl start kvmm, or name its socket in KVMM_SOCKET",
+		       "no daemon at %s: start it with kvmm-hold or systemctl start kvmm, or name its directory with --socket DIR or in KVMM_RUNDIR",
 		       path);
 }
 
@@ -178,7 +178,7 @@ static int connect_failed(const char *path, int err, char *text)
 	case EPROTOTYPE:
 	case ENOTSOCK:
 		return lk_fail(text, -err,
-			       "%s is no socket of kvmm: name the right one in KVMM_SOCKET",
+			       "%s is no socket of kvmm: name the right one with --socket or in KVMM_SOCKET",
 			       path);
 	case EAGAIN:
 		return lk_fail(text, -ETIMEDOUT,

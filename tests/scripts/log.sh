@@ -96,6 +96,13 @@ check 'the journal: ready is information' says '^<6>kvmm: ready: '
 check 'the journal: an error' says '^<3>kvmm-proc: '
 work_with --log-format text
 check 'another file: the time' all_are "^$time [^ ]"
+"$KVMM_BUILD/kvmm-hold" --backend host --pool-size 8M --extent-size 8M --host-size 0 >"$work/log" 2>&1 &
+hold=$!
+"$KVMM_BUILD/kvctl" --timeout 20 wait >/dev/null
+serve=
+stop TERM
+out=$(<"$work/log")
+check 'a pool of one extent' says ': pool 8M on host, 1 extent of 8M, '
 run "$KVMM_BUILD/kvmm-hold" --log-format xml
 check 'no such format' rc_is 64
 check 'no such format: the words' says 'auto\|text\|json\|journal'
