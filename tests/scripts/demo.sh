@@ -63,6 +63,9 @@ for key in seq_fork pgcow preempt_swap pswpout pswpin swap_restore preempt_recom
 	check "$key" counted $key
 done
 check 'the same texts' says '^  5 of 5 texts are the same'
+check 'the cache: the first run has some, and why' \
+	says '^   ?The first run finds some already, since the steps above computed the same beginning\.$'
+check 'the cache: the beginning of the letter' says '^cached tokens: 28 of 46 prompt tokens '
 check 'the cache, by HTTP' says '^cached tokens: 45 of 46 prompt tokens \(98 %\); 16 tokens in '
 check 'the cache, in another process' says '^cached tokens: 45 of 46 .* computed 1,'
 check 'the walkers' says '^ok$'
