@@ -9,9 +9,9 @@
 
 static struct rig rig;
 
-/* A server with an option more ends with 78 and one line that has these words. */
-static void refused_with(const char *option, const char *value, const char *says,
-			 const char *remedy)
+/* A server with an option more ends with @want and one line that has these words. */
+static void refused_with(const char *option, const char *value, int want,
+			 const char *says, const char *remedy)
 {
 	struct job j = job_start(&rig, "kvrt", "serve", demo_model(), "--dtype",
 				 "f32", "--port", "0", "--threads", "1", option,
@@ -19,7 +19,7 @@ static void refused_with(const char *option, const char *value, const char *says
 	int code = job_wait(&j, 60);
 	char *err = slurp(j.err);
 
-	ck_assert_msg(code == 78, "ended with %d:\n%s", code, err);
+	ck_assert_msg(code == want, "ended with %d:\n%s", code, err);
 	ck_assert_msg(strstr(err, says) && strstr(err, remedy),
 		      "does not say '%s' and '%s':\n%s", says, remedy, err);
 	ck_assert_msg(!strstr(err, "ready: "), "%s", err);
@@ -42,10 +42,10 @@ START_TEST(test_pool)
 
 	rig_start(&rig, "--pool-size", "1M", "--extent-size", "64K",
 		  "--min-token-bytes", "1024", NULL);
-	refused_with("--loops", "1",
+	refused_with("--loops", "1", 78,
 		     "demo-model: the daemon's pool of 1M holds 256 tokens, less than one sequence of 1024: ",
 		     "give --max-model-len 256, or the daemon --pool-size 4M\n");
-	refused_with("--max-model-len", "257", "less than one sequence of 257",
+	refused_with("--max-model-len", "257", 78, "less than one sequence of 257",
 		     "--pool-size 1088K\n");
 	serve_start(&s, &rig, "--max-model-len", "256", NULL);
 	serve_await(&s, 200, 30);
@@ -66,7 +66,7 @@ START_TEST(test_limit)
 	struct served s;
 
 	rig_start(&rig, "--pool-size", "16M", "--extent-size", "64K", NULL);
-	refused_with("--memory-max", "2M",
+	refused_with("--memory-max", "2M", 78,
 		     "--memory-max holds 512 tokens, less than one sequence of 1024: ",
 		     "give --max-model-len 512, or --memory-max 4M\n");
 	serve_start(&s, &rig, "--memory-max", "8M", NULL);
@@ -92,7 +92,7 @@ START_TEST(test_domain_limit)
 
 	rig_start(&rig, "--pool-size", "16M", "--extent-size", "64K", "--domain",
 		  "demo-model,max=2M", NULL);
-	refused_with("--loops", "1",
+	refused_with("--loops", "1", 78,
 		     "demo-model: memory.max of domain demo-model holds 512 tokens, less than one sequence of 1024: ",
 		     "give --max-model-len 512, or kvctl set domain/demo-model/memory.max 4M\n");
 	rig_stop(&rig);
@@ -103,7 +103,7 @@ END_TEST
 START_TEST(test_token)
 {
 	rig_start(&rig, "--pool-size", "16M", "--min-token-bytes", "8192", NULL);
-	refused_with("--loops", "1",
+	refused_with("--loops", "1", 69,
 		     "a token's KV has 4096 bytes, less than the daemon's --min-token-bytes 8192: ",
 		     "start the daemon with --min-token-bytes 4096 or less\n");
 	rig_stop(&rig);
