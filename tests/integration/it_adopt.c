@@ -249,7 +249,7 @@ END_TEST
 	"read up x </proc/uptime; end=$((${up%%.*} + " s "))\n"		\
 	"while [ ${up%%.*} -lt $end ]; do read up x </proc/uptime; done\n"
 
-/* A late answer of hold must not count for the next question. */
+/* A question replaces the one before, whose operator left. */
 START_TEST(test_upgrade_twice)
 {
 	char slow[RIG_PATH + 16], *said;
