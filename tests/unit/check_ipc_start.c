@@ -103,7 +103,7 @@ static const struct {
 	  EX_CONFIG, "--area-max 1M is no multiple of --extent-size 2M: give 2M" },
 	{ "--pool-size 3M --extent-size 3M", NULL, EX_CONFIG, "power of two" },
 	{ "--pool-size 512T --extent-size 1G --min-token-bytes 1048576", NULL,
-	  EX_CONFIG, "--pool-size 512T" },
+	  EX_USAGE, "512T is out of range: give 64K to 16T" },
 	{ "--pool-size 16T --extent-size 64G --min-token-bytes 1048576", NULL,
 	  EX_CONFIG, "--pool-size 16T is too large: a pool has less than 16T" },
 	{ "--pool-size 250G --extent-size 1G --min-token-bytes 1048576", NULL,
