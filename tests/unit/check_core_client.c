@@ -351,6 +351,8 @@ START_TEST(test_shutdown)
 	ck_assert_uint_eq(sh.cl[cl].ctl.state, KVMM_CLIENT_SHUTDOWN);
 	ev = &sh.cl[cl].events[(sh.cl[cl].ctl.event_tail - 1) % SH_EVENTS];
 	ck_assert_uint_eq(ev->type, KVMM_EV_SHUTDOWN);
+	ck_assert_uint_eq(ev->index, 0);
+	ck_assert_uint_eq(ev->seq, 0);
 }
 END_TEST
 

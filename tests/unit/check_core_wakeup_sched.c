@@ -351,6 +351,57 @@ START_TEST(test_evicted_block_is_read)
 }
 END_TEST
 
+/* ---- a prefix that goes while room is made ---- */
+
+/* Two domains, and a host pool of four slots. */
+static void setup_four_slots(void)
+{
+	sh_on_copy = on_copy;
+	nr_copies = 0;
+	sh_config(POOL / SH_PER);
+	sh.cfg.host_bytes = 4 * SLOT;
+	sh.cfg.swappiness = 200;
+	sh.cfg.starve_ns = LONG * MS;
+	sh_start();
+	c = sh.core;
+	cl = sh_attach(1, "a");
+	sh_warm(cl);
+	other = sh_attach(1, "b");
+}
+
+/*
+ * A sequence within memory.min finds its prefix in the host pool.  A family of four
+ * blocks is swapped out for it, and gets the slot and the record of the prefix.
+ */
+START_TEST(test_prefix_makes_room)
+{
+	struct core_tier_view v;
+	u64 seq, waiter;
+	u32 i;
+
+	ck_assert_int_ge(core_drop_caches(c, sh.now, 0, POOL), 0);
+	seq = sh_ready(cl, SH_BT, 0, 0);
+	sh_compute(cl, seq, 0, SH_BT, 0);
+	ck_assert_int_eq(advise(cl, seq, KVMM_ADV_PAGEOUT), 0);
+	copies_done();
+	ck_assert_int_eq(core_get_tier(c, CORE_POOL_HOST, &v), 0);
+	ck_assert_uint_eq(v.used, SLOT);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	for (i = 0; i < POOL / 4; i++)
+		(void)runs(other, 4 * SH_BT, 0);
+	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_MIN,
+					 4 * SH_BLOCK), 0);
+	waiter = sh_open(cl, 2 * SH_BT, 0);
+	ck_assert_int_eq(sh_match(cl, waiter, 2 * SH_BT, 0), 0);
+	copies_done();
+	sh_tick(1);
+	assert_runs(cl, waiter);
+	ck_assert_uint_eq(sh_status(cl, waiter)->cached_len, 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_preempt_min), 1);
+	sh_compute(cl, waiter, 0, 2 * SH_BT, 0);
+}
+END_TEST
+
 /* ---- growth that was refused ---- */
 
 #define STARVE	50u	/* ms */
@@ -473,6 +524,10 @@ static Suite *suite(void)
 	tc = tcase_create("growth");
 	tcase_add_checked_fixture(tc, setup_growth, teardown);
 	tcase_add_loop_test(tc, test_refused_growth_is_forgotten, 0, 2);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("prefix");
+	tcase_add_checked_fixture(tc, setup_four_slots, teardown);
+	tcase_add_test(tc, test_prefix_makes_room);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("pages");
 	tcase_add_checked_fixture(tc, setup_pages, teardown);

@@ -149,6 +149,32 @@ static bool high_waits(struct core *c, struct kv_domain *d, u32 nr)
 	return true;
 }
 
+/*
+ * Make room within memory.min.  A family that is swapped out for that may get the host
+ * slot of a block of the prefix, which no table pins yet, so the prefix is looked for
+ * again.  @h: takes what is found then.
+ *
+ * Return: as admit_one(); ROOM_NOW: there is room for @total less the prefix.
+ */
+static enum verdict room_promised(struct core *c, struct kv_seq *s, struct hits *h,
+				  u32 total, u32 min)
+{
+	enum verdict verdict = room_for_min(c, s, total - h->whole + h->low + min,
+					    h->cached - h->going);
+
+	if (verdict != ROOM_NOW)
+		return verdict;
+	if (!prefix_find(c, s, h))
+		return WAITS_HASH;
+	KV_BUG_ON(h->whole > total || h->going > h->cached);
+	hits_drop_part(c, h);
+	verdict = room_plan(c, s->domain, total - h->whole + h->low + min,
+			    h->cached - h->going);
+	if (verdict != ROOM_NOW)
+		domain_kick(seq_domain(c, s));
+	return verdict;
+}
+
 /**
  * admit_one() - admit a waiting sequence if there is room
  *
@@ -211,8 +237,10 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 		hits_drop_part(c, &h);
 		verdict = room_plan(c, s->domain, room, h.cached - h.going);
 	}
-	if (verdict == ROOM_NONE && promised)
-		verdict = room_for_min(c, s, room, h.cached - h.going);
+	if (verdict == ROOM_NONE && promised) {
+		verdict = room_promised(c, s, &h, total, min);
+		room = total - h.whole + h.low + min;
+	}
 	if (verdict != ROOM_NOW)
 		return verdict;
 

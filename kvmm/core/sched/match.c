@@ -125,7 +125,9 @@ void hits_drop_part(const struct core *c, struct hits *h)
 {
 	u32 blk = c->scratch[h->whole];
 
-	KV_BUG_ON(!h->part || (blk & REF_ENTRY));
+	if (!h->part)
+		return;
+	KV_BUG_ON(blk & REF_ENTRY);
 	if (c->blocks[blk].state == BLK_CACHED)
 		hits_count(c, h, blk, -1);
 	h->part = 0;
