@@ -87,7 +87,7 @@ static void model_write(const char *name, char *dir, size_t size)
 	if (strcmp(name, "llama-dynamic"))
 		change(o, "max_position_embeddings", 1024);
 	snprintf(dir, size, "%s/%s", rig.dir, name);
-	ck_assert_int_eq(mkdir(dir, 0700), 0);
+	ck_assert_msg(!mkdir(dir, 0700), "%s: %s", dir, strerror(errno));
 	snprintf(path, sizeof(path), "%s/config.json", dir);
 	ck_assert_int_eq(json_dump_file(o, path, 0), 0);
 	json_decref(o);
