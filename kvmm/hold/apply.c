@@ -94,17 +94,24 @@ static bool way_is_safe(const char *path, char *why, size_t len)
 {
 	char dir[AREA_PATH_MAX];
 	struct stat st;
+	int err;
 
 	if (geteuid())
 		return true;
 	snprintf(dir, sizeof(dir), "%s", path);
 	strrchr(dir, '/')[1] = '\0';
-	*why = '\0';
-	if (kv_config_way(dir, why, len) == -EPERM)
+	err = kv_config_way(dir, why, len);
+	if (err == -EPERM)
 		return false;
-	if (lstat(path, &st) || !S_ISLNK(st.st_mode) || !st.st_uid)
+	/* A missing directory is told when the file is opened. */
+	if (err && err != -ENOENT) {
+		snprintf(why, len, "%s: %s", dir, strerror(-err));
+		return false;
+	}
+	if (lstat(path, &st) || !st.st_uid)
 		return true;
-	snprintf(why, len, "%s is a link of another user: name the file", path);
+	snprintf(why, len, "%s belongs to another user, who could read it or put a link there: chown root it",
+		 path);
 	return false;
 }
 

@@ -57,6 +57,8 @@
 	x(EXIT_SUCCESS,	"done")						\
 	x(EXIT_FAILURE,	"no such file, the walkers found a fault, or the daemon refused") \
 	x(EX_USAGE,	"a wrong command or option")			\
+	x(EX_DATAERR,	"save: the path of the file has a blank or the like") \
+	x(EX_NOINPUT,	"save: the file of options is not there") \
 	x(EX_UNAVAILABLE, "no daemon answers at the socket")		\
 	x(EX_IOERR,	"the output cannot be written")			\
 	x(EX_TEMPFAIL,	"wait: the trigger did not fire in time")	\

@@ -262,6 +262,12 @@ static int say(struct chat *c, const char *line)
 	return ret;
 }
 
+/* After a turn: the exit code if the server is gone for good, else 0. */
+static int server_gone(const struct chat *c, int ret)
+{
+	return ret && c->o->gone ? c->o->gone(c->o->arg) : 0;
+}
+
 /*
  * Run turns until the user ends it; on a terminal a failed turn is not the end.
  */
@@ -281,7 +287,7 @@ static int talk(struct chat *c)
 		else if (line[strspn(line, " \t\n")])
 			ret = say(c, line + (line[0] == '/'));
 		free(line);
-		gone = ret && c->o->gone ? c->o->gone(c->o->arg) : 0;
+		gone = server_gone(c, ret);
 		if (gone || (ret && !c->prompt.tty))
 			return gone ? gone : ret;
 		ret = 0;
@@ -348,7 +354,7 @@ int chat_talk(const struct chat_opts *o, const struct web_server *server,
 {
 	const char *no_colour = getenv("NO_COLOR");
 	struct chat c = { .o = o, .server = server, .key = key };
-	int ret;
+	int ret, gone;
 
 	ret = choose_model(&c);
 	if (!ret) {
@@ -359,8 +365,9 @@ int chat_talk(const struct chat_opts *o, const struct web_server *server,
 			!(no_colour && *no_colour);
 		signal(SIGPIPE, SIG_IGN);
 		ret = question ? say(&c, question) : talk_lines(&c);
-		if (ret && question && o->gone && o->gone(o->arg))
-			ret = EX_UNAVAILABLE;
+		gone = question ? server_gone(&c, ret) : 0;
+		if (gone)
+			ret = gone;
 		if (!ret && c.out.err)
 			ret = EX_IOERR;
 	}

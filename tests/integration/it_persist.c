@@ -481,6 +481,16 @@ START_TEST(test_area_of_another_user)
 	await_log("theirs belongs to another user");
 	ck_assert_int_eq(access(at("theirs/a"), F_OK), -1);
 	rig_stop(&rig);
+
+	/* Nor one that another user made, where all users may make files. */
+	ck_assert_int_eq(mkdir(at("shared"), 0700), 0);
+	ck_assert_int_eq(chmod(at("shared"), 01777), 0);
+	ck_assert_int_eq(close(open(at("shared/a"), O_RDWR | O_CREAT, 0600)), 0);
+	ck_assert_int_eq(chown(at("shared/a"), 65534, 65534), 0);
+	conf(SIZES "area = @/shared/a,size=4M\n");
+	start();
+	await_log("shared/a belongs to another user");
+	rig_stop(&rig);
 }
 END_TEST
 

@@ -38,12 +38,12 @@ static void copies_done(void)
 	}
 }
 
-static void setup_as(u32 extents)
+static void setup_as(u32 extents, u32 slots)
 {
 	sh_on_copy = on_copy;
 	nr_copies = 0;
 	sh_config(extents);
-	sh.cfg.host_bytes = 16 * SLOT;
+	sh.cfg.host_bytes = slots * SLOT;
 	sh.cfg.swappiness = 200;
 	sh.cfg.starve_ns = LONG * MS;
 	sh_start();
@@ -53,7 +53,7 @@ static void setup_as(u32 extents)
 /* One client, and memory for all of its domain's pool. */
 static void setup(void)
 {
-	setup_as(POOL / SH_PER);
+	setup_as(POOL / SH_PER, 16);
 	cl = sh_attach(1, "a");
 	sh_warm(cl);
 }
@@ -356,14 +356,7 @@ END_TEST
 /* Two domains, and a host pool of four slots. */
 static void setup_four_slots(void)
 {
-	sh_on_copy = on_copy;
-	nr_copies = 0;
-	sh_config(POOL / SH_PER);
-	sh.cfg.host_bytes = 4 * SLOT;
-	sh.cfg.swappiness = 200;
-	sh.cfg.starve_ns = LONG * MS;
-	sh_start();
-	c = sh.core;
+	setup_as(POOL / SH_PER, 4);
 	cl = sh_attach(1, "a");
 	sh_warm(cl);
 	other = sh_attach(1, "b");
