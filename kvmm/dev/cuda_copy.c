@@ -67,9 +67,15 @@ void cuda_lanes_exit(struct cuda_dev *g)
 
 /* ---- the host pool ---- */
 
+/* CUDA_SEGMENT is an int: the offset of the fifth segment needs 64 bits. */
+static u64 segment_at(u32 i)
+{
+	return (u64)i * CUDA_SEGMENT;
+}
+
 static u64 segment_bytes(const struct cuda_dev *g, u32 i)
 {
-	return min(g->host_bytes - i * CUDA_SEGMENT, (u64)CUDA_SEGMENT);
+	return min(g->host_bytes - segment_at(i), (u64)CUDA_SEGMENT);
 }
 
 void cuda_host_close(struct kvmm_dev *dev)
@@ -78,7 +84,7 @@ void cuda_host_close(struct kvmm_dev *dev)
 
 	while (g->nr_segments--)
 		(void)g->cu->MemHostUnregister(g->host +
-					       g->nr_segments * CUDA_SEGMENT);
+					       segment_at(g->nr_segments));
 	g->nr_segments = 0;
 	g->host = NULL;
 }
@@ -96,7 +102,7 @@ int cuda_host_open(struct kvmm_dev *dev, void *base, u64 bytes)
 	while (g->nr_segments < DIV_ROUND_UP(bytes, CUDA_SEGMENT)) {
 		const u32 i = g->nr_segments;
 
-		r = g->cu->MemHostRegister(g->host + i * CUDA_SEGMENT,
+		r = g->cu->MemHostRegister(g->host + segment_at(i),
 					   segment_bytes(g, i),
 					   CU_MEMHOSTREGISTER_PORTABLE);
 		if (r) {
