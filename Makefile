@@ -341,7 +341,8 @@ cc_flags = $(CC_LINE) $(if $(filter kernels/%,$<),$(KERN_CFLAGS)) \
 	   $(if $(filter kvmm/core/%,$<),$(CORE_CFLAGS)) \
 	   $(if $(filter tests/preload/% tests/standin/%,$<),-fPIC -fno-sanitize=all $(STANDIN_TLS)) \
 	   $(if $(filter tests/standin/%,$<),-fvisibility=hidden) \
-	   $(if $(filter %/check_cuda_blaslt.c,$<),$(CUBLASLT_H)) -MMD -MP
+	   $(if $(filter %/check_cuda_blaslt.c,$<),$(CUBLASLT_H)) \
+	   $(if $(filter %/probe_kernels.c,$<),$(if $(GPU_IMAGE),-DPROBE_FATBIN='"$(GPU_IMAGE)"')) -MMD -MP
 define cc_object
 	$(call say,CC,$(@:$(B)/obj/%=%))
 	@mkdir -p $(@D)
@@ -584,7 +585,6 @@ $(B)/gpu/probe.fatbin: $(GPU_KERNS) $(B)/.nvcc
 -include $(wildcard $(B)/gpu/*.d)
 
 $(B)/obj/tests/gpu/probe_kernels.o: $(GPU_IMAGE)
-$(B)/obj/tests/gpu/probe_kernels.o: CPPFLAGS += $(if $(GPU_IMAGE),-DPROBE_FATBIN='"$(GPU_IMAGE)"')
 $(B)/gpu/probe: $(call objs,$(filter tests/gpu/probe%,$(GPU_SRCS)) $(GPU_SHARED) lib/cudrv.c) \
 		$(B)/.sources
 	$(call link,-ldl -lm)

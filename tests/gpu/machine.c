@@ -22,7 +22,7 @@ static void first_line(FILE *f, int (*end)(FILE *), char *to, int size)
 
 static const char *nvidia_smi(const char *what, char *to, int size)
 {
-	char command[160];
+	char command[320];
 
 	if (!gpu_is_real())
 		return strcpy(to, "not a GPU");

@@ -33,6 +33,7 @@ json()
 # has FILE NAME UNIT: has the file this figure?
 has()		{ grep -qE "^\{\"name\": \"$2\", \"value\": [^,]+, \"unit\": \"$3\"" "$1"; }
 has_not()	{ ! has "$@"; }
+lacks()		{ ! grep -q "$1" "$2"; }
 
 # ---- without a GPU ----
 
@@ -70,7 +71,7 @@ check "each part of the benchmark, too" \
 
 if [ -s "$gpu/probe.fatbin" ]; then
 	check "the probe's device code is in it" \
-		grep -q p_layout "$gpu/probe.fatbin"
+		lacks 'built without nvcc' "$gpu/probe"
 else
 	echo "note: nvcc is not installed: the device code of the probe is not compiled"
 fi
@@ -110,6 +111,9 @@ for f in oversub two; do
 		echo "note: $f: $(grep "\"$f.skipped" "$work/gpu-bench.json" | sed 's/.*"note": //')"
 	fi
 done
+
+KVMM_STANDIN_GRAN=131072 run tests/gpu/whole "$KVMM_BUILD" 1 16
+check "a runtime, with kvmm killed and with swapping" rc_is 0
 
 # ---- a failed part is one line, and the other parts run ----
 
