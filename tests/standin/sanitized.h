@@ -14,31 +14,31 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* In a sanitized build print a note that @what is left out.  Return: whether. */
-static inline bool standin_forgets(const char *what)
+/* In a sanitized build print a note that @test is left out.  Return: whether. */
+static inline bool standin_forgets(const char *test)
 {
 	const char *name = getenv("KVMM_SANITIZER");
 
 	if (!name || !*name)
 		return false;
 	printf("note: %s is left out: after a fault the stand-in forgets memory, which a sanitizer counts as a leak\n",
-	       what);
+	       test);
 	return true;
 }
 
 /*
  * $KVMM_LIBCUDA is a path for the stand-in and a bare name for the real driver, as
- * tests/gpu/check sets it.  On a real driver print a note that @what is left out.
+ * tests/gpu/check sets it.  On a real driver print a note that @test is left out.
  * Return: whether.
  */
-static inline bool standin_absent(const char *what)
+static inline bool standin_absent(const char *test)
 {
 	const char *name = getenv("KVMM_LIBCUDA");
 
 	if (!name || strchr(name, '/'))
 		return false;
 	printf("note: %s is left out: only the stand-in fails on request\n",
-	       what);
+	       test);
 	return true;
 }
 
