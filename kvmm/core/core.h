@@ -519,6 +519,7 @@ struct core_domain_view {
 	u32	nr_running;
 	u32	nr_max_events;	/* times that max_bytes refused a request */
 	u32	nr_high_events;	/* times that memory.high held up a request */
+	u32	demoting;	/* a request waits for copies of the domain's evicted blocks */
 	u32	nr_low_events;	/* times that it lost memory below memory.low */
 	u32	nr_preempted;	/* sequences that lost their memory */
 	struct core_work work;

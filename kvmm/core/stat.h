@@ -45,13 +45,17 @@
 	x(pgdemote,		"blocks copied from the device to the host pool") \
 	x(pgpromote,		"blocks copied from the host pool to the device") \
 	x(pgclean,		"of the demoted, those copied ahead of need") \
-	x(demote_free,		"evictions that cost nothing: a lower copy was clean") \
+	x(demote_free,		"cached blocks evicted with a copy on a lower tier, complete or in flight") \
+	x(evict_no_copy,	"cached blocks evicted without a copy although a lower tier had room") \
+	x(evict_dear,		"cached blocks evicted without a copy because computing them again costs less") \
+	x(demote_wait,		"times that a request began to wait for copies of evicted blocks") \
+	x(demote_wait_ns,	"nanoseconds that domains waited for such copies") \
 	x(pswpout,		"slots written to swap areas")		\
 	x(pswpin,		"slots read from swap areas")		\
 	x(swap_write_error,	"failed writes to swap areas")		\
 	x(swap_read_error,	"failed reads: blocks lost")		\
 	x(swap_read_retry,	"failed reads that were tried again")	\
-	x(area_drop,		"cached slots of swap areas dropped for slots of sequences") \
+	x(area_drop,		"cached slots of swap areas dropped for other slots") \
 	x(swap_move,		"slots read because their swap area is to go") \
 	x(swap_lost,		"sequences that lost a swapped block")	\
 	x(swap_stall,		"requests to swap areas that were not answered in time") \

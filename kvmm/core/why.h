@@ -29,6 +29,7 @@
 	x(making,   "memory that is being made, or that others are giving back") \
 	x(moving,   "blocks that are being moved to make room")	\
 	x(copies,   "the copy of its own blocks to the host pool")	\
+	x(demote,   "copies of cached blocks to the host pool, whose memory it gets") \
 	x(slots,    "room in the host pool, to read its blocks from swap areas") \
 	x(fill,     "its blocks, which are being filled from the host pool or an area") \
 	x(step,     "the end of its open steps: then its memory is taken") \

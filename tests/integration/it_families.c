@@ -142,7 +142,7 @@ static void run_case(u32 i, struct run *out)
 /* ---- proofs ---- */
 
 #define PROOFS(x)							\
-	x(pgcow) x(pgreuse) x(prefix_evict) x(pgdemote) x(pswpout)	\
+	x(pgcow) x(pgreuse) x(demote_free) x(pgdemote) x(pswpout)	\
 	x(preempt_swap) x(swap_restore) x(preempt_recompute)
 
 enum {

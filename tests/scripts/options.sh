@@ -142,10 +142,13 @@ cat >"$work/others" <<-'EOF'
 	--list
 	--no-create-home
 	--now
+	--out
+	--part
 	--path
 	--print-completion
 	--print-config
 	--print-man
+	--report-api-errors
 	--seeds
 	--shell
 	--system

@@ -145,25 +145,60 @@ static u64 in_area(void)
 
 /* ---- copies ---- */
 
-/* The rate is the time of a copy for a KiB, the newest one for an eighth of it. */
+/* A copy out and one in, each of @ns. */
+static void round_trip(u64 seq, u64 ns)
+{
+	advise(seq, KVMM_ADV_PAGEOUT);
+	sh.now += ns;
+	copies_done(0);
+	advise(seq, KVMM_ADV_WILLNEED);
+	sh.now += ns;
+	copies_done(0);
+	ck_assert_uint_eq(sh_status(cl, seq)->valid_len, SH_BT);
+}
+
+/*
+ * The rate is the time of the last copies for a KiB; it is known after eight.  A single
+ * slow one counts four times at most.
+ */
 START_TEST(test_rate_of_copies)
 {
 	u64 seq = runs(1);
+	u32 i;
 
-	advise(seq, KVMM_ADV_PAGEOUT);
-	sh.now += 8000;
-	copies_done(0);
+	/* Its copy stays clean, so only the first one is out. */
+	for (i = 0; i < 6; i++)
+		round_trip(seq, 8000);
+	ck_assert_uint_eq(c->head->copy_ns_kb, 0);
+	round_trip(seq, 8000);
 	ck_assert_uint_eq(c->head->copy_ns_kb, 8000);
-	advise(seq, KVMM_ADV_WILLNEED);
-	sh.now += 16000;
-	copies_done(0);
-	ck_assert_uint_eq(c->head->copy_ns_kb, 9000);
+	round_trip(seq, 1000000);
+	ck_assert_uint_eq(c->head->copy_ns_kb, (8 * 8000 + 32000) / 9);
 	assert_count(pgdemote, 1);
-	assert_count(pgpromote, 1);
-	assert_count(preempt_swap, 1);
-	assert_count(swap_restore, 1);
-	assert_count(restore, 1);
-	ck_assert_uint_eq(sh_status(cl, seq)->valid_len, SH_BT);
+	assert_count(pgpromote, 8);
+	assert_count(preempt_swap, 8);
+	assert_count(swap_restore, 8);
+	assert_count(restore, 8);
+}
+END_TEST
+
+/* Copies that wait for each other: the time between their answers counts. */
+START_TEST(test_copies_in_a_row)
+{
+	u64 seq = runs(2);
+	u32 i, n;
+
+	for (n = 0; n < 8; n++) {
+		advise(seq, n % 2 ? KVMM_ADV_WILLNEED : KVMM_ADV_PAGEOUT);
+		for (i = 0; i < nr_copies; i++) {
+			sh.now += 1000;
+			SH_CORE(core_copy_done(c, sh.now, copies[i].id, 0));
+			sh_settle();
+		}
+		nr_copies = 0;
+		ios_done(nr_ios, 0);
+	}
+	ck_assert_uint_eq(c->head->copy_ns_kb, 1000);
 }
 END_TEST
 
@@ -359,6 +394,7 @@ int main(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_rate_of_copies);
+	tcase_add_test(tc, test_copies_in_a_row);
 	tcase_add_test(tc, test_copy_out_fails);
 	tcase_add_test(tc, test_copy_fails_with_device);
 	tcase_add_test(tc, test_only_one_is_lost);

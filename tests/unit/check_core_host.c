@@ -274,11 +274,13 @@ END_TEST
 /* An indexed entry, its block evicted, is dropped with its name. */
 START_TEST(test_indexed_entry)
 {
-	u32 e[8];
+	u32 e[8], i;
 
 	cache(0, 8);
 	down(0, 8, e);
-	index_evict(c, block_of(0));
+
+	for (i = 0; i < 8; i++)
+		index_evict(c, block_of(i));
 	ck_assert(entry(e[0])->flags & ENTF_INDEXED);
 	ck_assert_uint_eq(entry(e[0])->dev, CORE_NONE);
 	ck_assert(host_room(c, 0, 1));
@@ -407,15 +409,15 @@ START_TEST(test_when_cleaning_begins)
 	c->head->clean_after = 0;
 	ck_assert_uint_eq(domain_free(&c->domains[0]), 12);
 	sh_tick(1);
-	ck_assert_uint_eq(nr_copies, 4);
-	/* The blocks that are evicted next, one copy each. */
+	ck_assert_uint_eq(nr_copies, 8);
+	/* The blocks that are evicted next, one copy each: an eighth of the domain. */
 	ck_assert_uint_ne(c->blocks[block_of(0)].entry, CORE_NONE);
-	ck_assert_uint_ne(c->blocks[block_of(3)].entry, CORE_NONE);
-	ck_assert_uint_eq(c->blocks[block_of(4)].entry, CORE_NONE);
-	ck_assert_uint_eq(sh_count(CORE_EV_pgclean), 4);
-	/* Four are in flight: no more. */
+	ck_assert_uint_ne(c->blocks[block_of(7)].entry, CORE_NONE);
+	ck_assert_uint_eq(c->blocks[block_of(8)].entry, CORE_NONE);
+	ck_assert_uint_eq(sh_count(CORE_EV_pgclean), 8);
+	/* These are ready, or will be: no more. */
 	sh_tick(1);
-	ck_assert_uint_eq(nr_copies, 4);
+	ck_assert_uint_eq(nr_copies, 8);
 }
 END_TEST
 
@@ -433,7 +435,7 @@ START_TEST(test_enough_is_free)
 	sh_tick(1);
 	ck_assert_uint_eq(nr_copies, 0);
 	sh_tick(1);
-	ck_assert_uint_eq(nr_copies, 4);
+	ck_assert_uint_eq(nr_copies, 8);
 }
 END_TEST
 
@@ -501,13 +503,13 @@ START_TEST(test_demoted_ahead)
 	ck_assert_uint_eq(nr_copies, 1);
 	for (i = 1; i < 6; i++)
 		ck_assert(!demote_ahead(c, 0, block_of(i)));
-	ck_assert_uint_eq(nr_copies, 4);
+	ck_assert_uint_eq(nr_copies, 6);
 	copies_done();
-	for (i = 0; i < 4; i++)
+	for (i = 0; i < 6; i++)
 		ck_assert(demote_ahead(c, 0, block_of(i)));
-	ck_assert_uint_eq(c->blocks[block_of(4)].entry, CORE_NONE);
+	ck_assert_uint_eq(c->blocks[block_of(6)].entry, CORE_NONE);
 	c->domains[0].host_wanted = 1;
-	ck_assert(!demote_ahead(c, 0, block_of(4)));
+	ck_assert(!demote_ahead(c, 0, block_of(6)));
 	ck_assert_uint_eq(nr_copies, 0);
 }
 END_TEST

@@ -361,8 +361,7 @@ START_TEST(test_write)
 	ck_assert_uint_eq(tier(CORE_POOL_HOST).used, 2 * SLOT);
 	/* No sequence gets its slots: the next one stays where it is. */
 	ck_assert_int_eq(sh_close(cl, seq), 0);
-	next = sh_ready(cl, 2 * SH_BT, 8, 50);
-	sh_compute(cl, next, 0, 2 * SH_BT, 50);
+	next = ready(2, 0);
 	ck_assert_int_eq(advise(next, KVMM_ADV_PAGEOUT), -EAGAIN);
 	ck_assert_uint_eq(sh_state(cl, next), KVMM_SEQ_READY);
 	ck_assert_int_eq(sh_close(cl, next), 0);

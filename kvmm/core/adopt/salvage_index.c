@@ -221,8 +221,7 @@ static void entry_reset(struct core *c, u32 i)
 			      (was.area != CORE_NONE ? ENTF_AREA : 0)),
 	};
 	KV_BUG_ON(e->host != CORE_NONE && !c->scratch[e->host]);
-	if (e->host != CORE_NONE)
-		host_list_add(c, i);
+	entry_list_add(c, i);
 }
 
 /* Unlink blocks from entries that were dropped. */

@@ -302,14 +302,19 @@ static inline u32 domain_held(const struct kv_domain *d)
 	return domain_used(d) - d->dev.nr[BLK_CACHED] + d->dev.reserved;
 }
 
+/* Evicted blocks that are free when their copies out have ended. */
+static inline u32 domain_leaving(const struct kv_domain *d)
+{
+	return d->dev.nr[BLK_LIMBO] > d->nr_filling ?
+	       d->dev.nr[BLK_LIMBO] - d->nr_filling : 0;
+}
+
 /* Blocks that become free soon without further work. */
 static inline u32 room_coming(const struct core *c, const struct kv_domain *d)
 {
 	u64 made = (u64)d->dev.pending_spans * d->dev.span_blocks;
-	u32 leaving = d->dev.nr[BLK_LIMBO] > d->nr_filling ?
-		      d->dev.nr[BLK_LIMBO] - d->nr_filling : 0;
 
-	return (u32)min(made + leaving, 0x7fffffffull);
+	return (u32)min(made + domain_leaving(d), 0x7fffffffull);
 }
 
 /* Blocks of @nr + @spare that are neither free, nor coming, nor cached. */

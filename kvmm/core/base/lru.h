@@ -180,6 +180,7 @@ void lru_settle(struct core *c, u32 node);
 bool lru_keep(struct core *c, u32 node, u64 until);
 void lru_chill(struct core *c, u32 node);
 void lru_retain(struct core *c, u32 node, u32 retain, bool own);
+bool lru_is_older(const struct core *c, u32 node, u32 than);
 u32 lru_next(const struct core *c, u32 dom);
 u32 lru_after(const struct core *c, u32 blk);
 u32 lru_search(const struct core *c, u32 dom,

@@ -245,7 +245,7 @@ struct kv_span {
 #define ENTF_HOST	BIT(1)	/* the host slot's content is valid */
 #define ENTF_AREA	BIT(2)	/* the area slot's content is valid */
 #define ENTF_LOST	BIT(3)	/* no valid copy is left anywhere */
-#define ENTF_LRU	BIT(4)	/* on its domain's list of host slots */
+#define ENTF_LRU	BIT(4)	/* on the list of its host slot, else of its area slot */
 #define ENTF_PARTIAL	BIT(5)	/* a tail: fewer ids than a block has tokens */
 #define ENTF_BESIDE	BIT(6)	/* an ENT_IN is in flight beside the ENT_WRITE */
 #define ENTF_OVERDUE	BIT(7)	/* the request was not answered in time */
@@ -270,7 +270,7 @@ enum kv_entry_io {
  * @host:   slot in the host pool
  * @area:   slot in a swap area
  * @nr_ids: valid tokens of the content
- * @prev, @next: the domain's list of host slots; or the free list
+ * @prev, @next: the list of the part of its highest valid slot; or the free list
  * @generation: raised with each request; part of the request's id
  * @io_prev, @io_next: the area's list of requests in flight that are not
  *          overdue (stall.c)
@@ -424,7 +424,8 @@ struct kv_tenant {
  * @class:        lists of spans by fullness
  * @classes:      bit set of the lists of @class that are not empty
  * @class_scale:  see span_class()
- * @lru_head, @lru_tail: in the host pool: its slots, the oldest first
+ * @lru_head, @lru_tail: in a lower pool: entries with a valid slot, the oldest
+ *                first; in an area only those without one in the host pool
  * @write_next:   in the host pool: slot at which the next scan for slots to
  *                write begins
  * @slot_out:     slots.c: slot that the last block was copied out to
@@ -551,6 +552,12 @@ struct kv_domain {
 	u64	left;		/* time at which its last client left */
 	u64	touched;	/* core_head.touched at its last use, see limit.c */
 	u64	look_after;	/* core_head.touched at which steal.c looks for spare cache again */
+	u64	alloc_since;	/* begin of the window of @alloc_nr, see demote.c */
+	u32	alloc_nr;	/* blocks allocated in this window */
+	u32	alloc_last;	/* in the window before it */
+	u32	pays;		/* bit set of the answers of demote.c */
+	u32	resv1;
+	u64	demote_since;	/* since when a request waits for copies; 0: none does */
 	struct core_work work;	/* for readers; no decision reads it, see step.c */
 	struct kv_psi psi;
 };
@@ -983,7 +990,7 @@ struct seq_scan {
 
 #define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
 /* Raise it when a record of the same size gets another meaning. */
-#define CORE_ARENA_VERSION	3u
+#define CORE_ARENA_VERSION	4u
 
 /* Without holes: an arena is adopted only if all bytes are the same. */
 struct core_sizes {
@@ -1085,7 +1092,9 @@ struct core_head {
 	u32	nr_ios;
 	u32	nr_overdue;		/* requests of nr_ios not answered in time */
 	u32	stalled;		/* bit set of the areas with overdue requests */
-	u64	copy_ns_kb;		/* measured, see answer.c */
+	u64	copy_ns_kb;		/* of copy_rate; 0: not known yet */
+	struct kv_rate copy_rate;	/* time and bytes of the last copies, see answer.c */
+	u64	copy_last;		/* time of the last answer to a copy */
 	u32	free_hold;
 	u32	nr_moves;		/* moves in flight, not part of nr_copies */
 	struct kv_move moves[CORE_MAX_MOVES];

@@ -58,8 +58,8 @@ static void walk_entry(struct walk *w, u32 i)
 	if (e->area != CORE_NONE)
 		walk_slot(w, i, e->area, CORE_POOL_AREA,
 			  e->flags & ENTF_AREA);
-	expect(w, "swap", "host list of entry", i, !!(e->flags & ENTF_LRU),
-	       !!(e->flags & ENTF_HOST));
+	expect(w, "swap", "slot list of entry", i, !!(e->flags & ENTF_LRU),
+	       !!(e->flags & (ENTF_HOST | ENTF_AREA)));
 	expect(w, "stall", "request beside a write of entry", i,
 	       (e->flags & ENTF_BESIDE) && e->io != ENT_WRITE &&
 	       e->io != ENT_IN, 0);
@@ -133,15 +133,24 @@ static void walk_part(struct walk *w, u32 part)
 
 /* ---- lists ---- */
 
-/* The list of host slots of a domain.  Return: its length. */
-static u32 walk_host_list(struct walk *w, u32 dom)
+/* The pool of the highest valid slot; CORE_NONE: it has none. */
+static u32 entry_top_pool(const struct core *c, const struct kv_entry *e)
+{
+	if (e->flags & ENTF_HOST)
+		return CORE_POOL_HOST;
+	return e->area != CORE_NONE && (e->flags & ENTF_AREA) ?
+	       part_pool(c, c->blocks[e->area].domain) : CORE_NONE;
+}
+
+/* The list of a domain's slots in a lower pool.  Return: its length. */
+static u32 walk_slot_list(struct walk *w, u32 dom, u32 pool)
 {
 	const struct core *c = w->c;
 	const struct kv_part *part;
 	u32 i, n, prev = CORE_NONE;
 	bool next = false;
 
-	part = host_part(c, dom);
+	part = part_at(c, part_index(c, dom, pool));
 	if (!part->used)
 		return 0;
 	for (i = part->lru_head, n = 0; i != CORE_NONE &&
@@ -151,6 +160,8 @@ static u32 walk_host_list(struct walk *w, u32 dom)
 		expect(w, "host list", "domain of entry", i, e->domain, dom);
 		expect(w, "host list", "flag of entry", i,
 		       !!(e->flags & ENTF_LRU), 1);
+		expect(w, "host list", "highest slot of entry", i,
+		       entry_top_pool(c, e), pool);
 		expect(w, "host list", "back link of entry", i, e->prev, prev);
 		next |= i == part->write_next;
 		prev = i;
@@ -165,7 +176,7 @@ static u32 walk_host_list(struct walk *w, u32 dom)
 static void walk_records(struct walk *w)
 {
 	const struct core *c = w->c;
-	u32 i, n, used = 0, listed = 0;
+	u32 i, n, pool, used = 0, listed = 0;
 
 	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
 		if (c->entries_low[i].domain == ENTRY_UNUSED)
@@ -181,8 +192,9 @@ static void walk_records(struct walk *w)
 	       core_sizes(c)->nr_entries - used);
 	expect(w, "swap", "free records", 0, c->head->nr_free_entries, n);
 	for (i = 0, n = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].used)
-			n += walk_host_list(w, i);
+		for (pool = CORE_POOL_HOST; c->domains[i].used &&
+		     pool < CORE_NR_POOLS; pool++)
+			n += walk_slot_list(w, i, pool);
 	expect(w, "host list", "lengths of all", 0, n, listed);
 }
 

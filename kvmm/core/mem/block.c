@@ -258,6 +258,7 @@ u32 block_alloc(struct core *c, u32 dom, u32 client)
 	if (first == CORE_NONE)
 		return CORE_NONE;
 	blk = block_take(c, first, BLK_OPEN);
+	c->domains[dom].alloc_nr++;
 	core_count(c, CORE_EV_pgalloc, 1);
 	return blk;
 }

@@ -17,23 +17,38 @@
  */
 #include "kvmm/core/mem/mem.h"
 
-void host_list_add(struct core *c, u32 entry)
+/* The part whose list has the entry: that of its host slot, else of its area slot. */
+static struct kv_part *list_part(const struct core *c, const struct kv_entry *e)
+{
+	KV_BUG_ON(!(e->flags & (ENTF_HOST | ENTF_AREA)));
+	return e->flags & ENTF_HOST ? host_part(c, e->domain) :
+				      part_at(c, c->blocks[e->area].domain);
+}
+
+/**
+ * entry_list_add() - make an entry the newest of the list of its slots
+ *
+ * An entry with a valid slot is on one list, that of its highest slot.
+ */
+void entry_list_add(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
-	struct kv_part *part = host_part(c, e->domain);
+	struct kv_part *part = list_part(c, e);
 
-	KV_BUG_ON((e->flags & ENTF_LRU) || e->host == CORE_NONE);
+	KV_BUG_ON(e->flags & ENTF_LRU);
 	list_add_tail_idx(c->entries_low, part->lru_head, part->lru_tail, entry);
 	e->flags |= ENTF_LRU;
 }
 
-static void host_list_del(struct core *c, u32 entry)
+/* entry_list_del() - before its highest valid slot changes */
+void entry_list_del(struct core *c, u32 entry)
 {
 	struct kv_entry *e = &c->entries_low[entry];
-	struct kv_part *part = host_part(c, e->domain);
+	struct kv_part *part;
 
 	if (!(e->flags & ENTF_LRU))
 		return;
+	part = list_part(c, e);
 	if (part->write_next == entry)
 		part->write_next = e->next;
 	list_del_idx(c->entries_low, part->lru_head, part->lru_tail, entry);
@@ -46,8 +61,8 @@ void entry_touch(struct core *c, u32 entry)
 {
 	if (!(c->entries_low[entry].flags & ENTF_LRU))
 		return;
-	host_list_del(c, entry);
-	host_list_add(c, entry);
+	entry_list_del(c, entry);
+	entry_list_add(c, entry);
 }
 
 /*
@@ -117,10 +132,13 @@ void host_slot_put(struct core *c, u32 entry)
 		return;
 	KV_BUG_ON(c->blocks[e->host].domain !=
 		  part_index(c, e->domain, CORE_POOL_HOST));
-	host_list_del(c, entry);
+	entry_list_del(c, entry);
 	entry_set_slot(c, e, &e->host, CORE_NONE);
 	block_set_state(c, slot, BLK_FREE);
 	e->flags &= (u8)~ENTF_HOST;
+	/* The newest of its area: it left the host pool just now. */
+	if (e->flags & ENTF_AREA)
+		entry_list_add(c, entry);
 }
 
 void area_slot_put(struct core *c, u32 entry)
@@ -132,6 +150,8 @@ void area_slot_put(struct core *c, u32 entry)
 		return;
 	KV_BUG_ON(part_domain(c, c->blocks[e->area].domain) != e->domain);
 	KV_BUG_ON(e->io == ENT_READ || e->io == ENT_WRITE);
+	if (!(e->flags & ENTF_HOST))
+		entry_list_del(c, entry);
 	entry_set_slot(c, e, &e->area, CORE_NONE);
 	block_set_state(c, slot, BLK_FREE);
 	e->flags &= (u8)~ENTF_AREA;

@@ -484,6 +484,8 @@ void index_evict(struct core *c, u32 blk)
 	lru_del(c, blk);
 	if (kept) {
 		entry_index(c, e);
+		/* The leaf leaves first, and is the first to be dropped below, too. */
+		entry_touch(c, e);
 		core_count(c, CORE_EV_demote_free, 1);
 	} else {
 		index_drop(c, blk);

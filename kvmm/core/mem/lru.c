@@ -475,6 +475,12 @@ void lru_leave(struct core *c, u32 node)
 	lru_ghost_add(c, node, left);
 }
 
+/* Was @node last used before @than, a name of the same domain, or with it? */
+bool lru_is_older(const struct core *c, u32 node, u32 than)
+{
+	return (s32)(c->nodes[than].stamp - c->nodes[node].stamp) >= 0;
+}
+
 /* ---- choice of the next block ---- */
 
 /* The oldest candidate of a kind. */

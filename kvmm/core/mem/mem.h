@@ -143,7 +143,8 @@ void entry_forget_dev(struct core *c, u32 blk);
 void entry_touch(struct core *c, u32 entry);
 void entry_index(struct core *c, u32 entry);
 void entry_unindex(struct core *c, u32 entry);
-void host_list_add(struct core *c, u32 entry);
+void entry_list_add(struct core *c, u32 entry);
+void entry_list_del(struct core *c, u32 entry);
 void host_slot_put(struct core *c, u32 entry);
 void area_slot_put(struct core *c, u32 entry);
 

@@ -229,6 +229,7 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	v->nr_running = d->nr_running;
 	v->nr_max_events = d->nr_max_events;
 	v->nr_high_events = d->nr_high_events;
+	v->demoting = d->demote_since != 0;
 	v->nr_low_events = d->nr_low_events;
 	v->nr_preempted = d->nr_preempted;
 	v->work = d->work;

@@ -132,6 +132,37 @@ static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
 	}
 }
 
+/*
+ * The sequence waits for copies or writes, whose end kicks its domain.  Unmapping the
+ * prefix kicks it, too, but changes nothing for the next try.
+ */
+static void unmap_and_wait(struct core *c, struct kv_seq *s, u32 why)
+{
+	why_note(c, why, CORE_NONE);
+	seq_unmap_from(c, s, 0);
+	seq_domain(c, s)->retry = 0;
+}
+
+/*
+ * Get host slots for the blocks of the prefix that must be read.  Where none can be had,
+ * the prefix ends before these blocks; slots may be free at the next event.
+ * Return: false: they will be free when writes have ended.
+ */
+static bool reads_have_room(struct core *c, struct kv_seq *s, struct hits *h)
+{
+	bool waits;
+
+	if (!h->reads || hits_room(c, s->domain, h, &waits))
+		return true;
+	if (waits) {
+		why_note(c, CORE_WAIT_slots, CORE_NONE);
+		return false;
+	}
+	hits_drop_reads(c, h);
+	domain_kick(seq_domain(c, s));
+	return true;
+}
+
 /* Would @nr more blocks take the domain above memory.high while sequences run? */
 static bool high_exceeded(const struct kv_domain *d, u32 nr)
 {
@@ -173,6 +204,39 @@ static enum verdict room_promised(struct core *c, struct kv_seq *s, struct hits 
 	if (verdict != ROOM_NOW)
 		domain_kick(seq_domain(c, s));
 	return verdict;
+}
+
+/*
+ * There is room for @total blocks less the prefix, and @min more: evict for it, map the
+ * prefix, and admit.
+ * Return: as admit_one().
+ */
+static enum verdict admit_mapped(struct core *c, struct kv_seq *s, struct hits *h,
+				 u32 total, u32 min)
+{
+	enum verdict verdict;
+
+	KV_BUG_ON(s->nr_blocks || s->first_page != CORE_NONE);
+	if (!reads_have_room(c, s, h))
+		return ROOM_MADE;
+	map_hits(c, s, h->whole + (h->part != 0));
+	verdict = room_evict(c, s->domain, total - h->whole + h->low + min);
+	if (verdict == ROOM_MADE) {
+		unmap_and_wait(c, s, CORE_WAIT_demote);
+		return ROOM_MADE;
+	}
+	/* Eviction may drop the host slot of a block of the prefix. */
+	if (verdict != ROOM_NOW || !swap_fits(c, s)) {
+		/*
+		 * An open step may read an evicted block: try again with
+		 * others' memory.
+		 */
+		domain_kick(seq_domain(c, s));
+		seq_unmap_from(c, s, 0);
+		return ROOM_NONE;
+	}
+	admit_now(c, s, h, total);
+	return ROOM_NOW;
 }
 
 /**
@@ -221,6 +285,10 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 
 	if (!prefix_find(c, s, &h))
 		return WAITS_HASH;
+	if (h.leaves) {
+		why_note(c, CORE_WAIT_copies, CORE_NONE);
+		return ROOM_MADE;
+	}
 	KV_BUG_ON(h.whole > total || h.going > h.cached);
 	room = total - h.whole + h.low + min;
 	if (high_waits(c, d, room + h.cached))
@@ -237,28 +305,9 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 		hits_drop_part(c, &h);
 		verdict = room_plan(c, s->domain, room, h.cached - h.going);
 	}
-	if (verdict == ROOM_NONE && promised) {
+	if (verdict == ROOM_NONE && promised)
 		verdict = room_promised(c, s, &h, total, min);
-		room = total - h.whole + h.low + min;
-	}
-	if (verdict != ROOM_NOW)
-		return verdict;
-
-	KV_BUG_ON(s->nr_blocks || s->first_page != CORE_NONE);
-	map_hits(c, s, h.whole + (h.part != 0));
-	verdict = room_evict(c, s->domain, room);
-	/* Eviction may drop the host slot of a block of the prefix. */
-	if (verdict != ROOM_NOW || !swap_fits(c, s)) {
-		/*
-		 * An open step may read an evicted block: try again with
-		 * others' memory.
-		 */
-		domain_kick(d);
-		seq_unmap_from(c, s, 0);
-		return ROOM_NONE;
-	}
-	admit_now(c, s, &h, total);
-	return ROOM_NOW;
+	return verdict == ROOM_NOW ? admit_mapped(c, s, &h, total, min) : verdict;
 }
 
 /* Note that the domain is stalled, so that others hold back for it. */

@@ -9,6 +9,9 @@
 #include "kvmm/core/sched/sched.h"
 
 #define CLEAN_BACKOFF_NS 1000000000ull	/* pause of cleaning ahead after a failed copy */
+#define COPY_KNOWN	8	/* copies before the rate is known */
+#define COPY_WINDOW	64	/* copies that the rate is made of */
+#define COPY_OUTLIER	4	/* a copy counts as so many times slower than before, at most */
 #define READ_TRIES	2	/* attempts to read a slot */
 #define STALL_PATIENCE	4	/* deadlines after which a request is overdue in any case */
 
@@ -35,7 +38,7 @@ static void out_done(struct core *c, u32 entry, int status)
 		core_crash(c, CORE_CRASH_entry_done);
 		c->blocks[e->host].flags &= (u8)~BLKF_BAD;
 		block_set_state(c, e->host, BLK_SEALED);
-		host_list_add(c, entry);
+		entry_list_add(c, entry);
 	}
 	/*
 	 * A lost entry is no copy, and a tail that a sequence maps will change.
@@ -99,13 +102,31 @@ static void fill_done(struct core *c, u32 entry)
 	block_copy_put(c, blk);
 }
 
+/*
+ * The rate of copies is that of the last COPY_WINDOW.  A copy takes the time since the
+ * answer before it, or since it began: so copies that wait for each other do not look
+ * slow.
+ */
 static void copy_measure(struct core *c, const struct kv_entry *e)
 {
 	u64 kb = max(c->domains[e->domain].dev.block_bytes / 1024, 1ull);
-	u64 one = (c->now - e->started) / kb;
-	u64 *rate = &c->head->copy_ns_kb;
+	u64 ns = c->now - max(e->started, c->head->copy_last);
+	struct kv_rate *r = &c->head->copy_rate;
 
-	*rate = *rate ? (*rate * 7 + one) / 8 : one;
+
+	/* Beside a pause of the machine, or into fresh memory. */
+	if (c->head->copy_ns_kb)
+		ns = min(ns, kb * c->head->copy_ns_kb * COPY_OUTLIER);
+	r->ns += ns;
+	r->bytes += kb * 1024;
+	r->nr++;
+	if (r->nr >= COPY_KNOWN)
+		c->head->copy_ns_kb = max(r->ns * 1024 / r->bytes, 1ull);
+	if (r->nr < COPY_WINDOW)
+		return;
+	r->ns /= 2;
+	r->bytes /= 2;
+	r->nr /= 2;
 }
 
 static struct kv_entry *entry_named(struct core *c, u64 id)
@@ -153,6 +174,8 @@ bool tier_copy_done(struct core *c, u64 id, int status)
 	c->head->nr_copies--;
 	if (!status && !(id & ID_BESIDE))
 		copy_measure(c, e);
+	c->head->copy_last = c->now;
+	demote_judge_all(c);
 	if (id & ID_BESIDE)
 		e->flags &= (u8)~ENTF_BESIDE;
 	if (e->io != ENT_WRITE)
@@ -177,6 +200,8 @@ static void area_slot_failed(struct core *c, u32 entry, u32 dir, int status)
 
 	KV_BUG_ON(part_pool(c, c->blocks[e->area].domain) < CORE_POOL_AREA);
 	KV_BUG_ON(c->blocks[e->area].state == BLK_FREE);
+	if (!(e->flags & ENTF_HOST))
+		entry_list_del(c, entry);
 	entry_set_slot(c, e, &e->area, CORE_NONE);
 	block_set_state(c, slot, bad ? BLK_POISON : BLK_FREE);
 	e->flags &= (u8)~ENTF_AREA;
@@ -254,17 +279,22 @@ static void read_done(struct core *c, u32 entry, int status)
 	bool moved = e->moving;
 
 	KV_BUG_ON(e->host == CORE_NONE || e->area == CORE_NONE);
-	KV_BUG_ON(e->flags & (ENTF_HOST | ENTF_LRU));
+	KV_BUG_ON(e->flags & ENTF_HOST);
 	KV_BUG_ON(!moved && e->dev == CORE_NONE);
 	if (!status) {
 		core_count(c, CORE_EV_pswpin, 1);
+		entry_list_del(c, entry);
 		e->flags |= ENTF_HOST;
 		block_set_state(c, e->host, BLK_SEALED);
-		host_list_add(c, entry);
-		if (moved)
+		entry_list_add(c, entry);
+		if (moved) {
 			read_moved(c, entry);
-		else
-			copy_start(c, entry, ENT_IN);
+			return;
+		}
+		/* Where slots are scarce, one tier less has cache. */
+		if ((e->flags & ENTF_INDEXED) && area_is_scarce(c, e->area))
+			area_slot_put(c, entry);
+		copy_start(c, entry, ENT_IN);
 		return;
 	}
 	if (read_again(c, entry, status))
@@ -299,6 +329,7 @@ bool tier_io_done(struct core *c, u64 id, int status)
 	io = e->io;
 	e->io = ENT_IDLE;
 	io_end(c, (u32)id, io == ENT_WRITE, status);
+	demote_judge_all(c);
 	if (io == ENT_WRITE)
 		write_done(c, (u32)id, status);
 	else if (e->flags & ENTF_LOST)
@@ -335,6 +366,7 @@ static void read_abandon(struct core *c, u32 entry)
 	KV_BUG_ON(e->io != ENT_READ || e->area == CORE_NONE);
 	KV_BUG_ON(e->flags & ENTF_LOST);
 	move_ended(c, entry);
+	entry_list_del(c, entry);
 	e->flags &= (u8)~ENTF_AREA;
 	block_set_state(c, e->area, BLK_LIMBO);
 	if (moved)

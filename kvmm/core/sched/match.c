@@ -67,7 +67,23 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 #define WORK_HASH	20u	/* hashing a block's ids, and an index lookup */
 #define WORK_KNOWN	3u	/* a block that was found by an earlier lookup */
 
-/* Can the content be used now: by a mapping, or one copy from the host pool? */
+/* Is the content only in an area? */
+static bool ref_is_read(const struct core *c, u32 ref)
+{
+	const struct kv_entry *e = &c->entries_low[ref & ~REF_ENTRY];
+
+	return (ref & REF_ENTRY) && e->dev == CORE_NONE &&
+	       !(e->flags & ENTF_HOST);
+}
+
+/* Can the content of an area be read, and does that pay? */
+static bool read_usable(const struct core *c, const struct kv_entry *e)
+{
+	return (e->flags & ENTF_AREA) && !area_stalled(c, e->area) &&
+	       area_read_pays(c, e->domain, e->area);
+}
+
+/* Can the content be used now: by a mapping, a copy from the host pool, or a read? */
 static bool ref_usable(const struct core *c, u32 ref)
 {
 	const struct kv_entry *e;
@@ -84,7 +100,14 @@ static bool ref_usable(const struct core *c, u32 ref)
 	if (e->dev != CORE_NONE)
 		return !block_leaves(c, e->dev) &&
 		       (e->io == ENT_IN || (e->flags & ENTF_BESIDE));
-	return e->flags & ENTF_HOST;
+	return (e->flags & ENTF_HOST) || read_usable(c, e);
+}
+
+/* The content is on its way to the host pool. */
+static bool ref_leaves(const struct core *c, u32 ref)
+{
+	return ref != CORE_NONE && (ref & REF_ENTRY) &&
+	       c->entries_low[ref & ~REF_ENTRY].io == ENT_OUT;
 }
 
 static void hits_count(const struct core *c, struct hits *h, u32 blk, int n)
@@ -96,11 +119,18 @@ static void hits_count(const struct core *c, struct hits *h, u32 blk, int n)
 		h->going += (u32)n;
 }
 
+static void entry_hit(const struct core *c, struct hits *h, const struct kv_entry *e,
+		      u32 ref)
+{
+	h->low += e->dev == CORE_NONE;
+	h->reads += ref_is_read(c, ref);
+}
+
 static void hits_add(struct core *c, struct hits *h, u32 at, u32 ref)
 {
 	c->scratch[at] = ref;
 	if (ref & REF_ENTRY)
-		h->low += c->entries_low[ref & ~REF_ENTRY].dev == CORE_NONE;
+		entry_hit(c, h, &c->entries_low[ref & ~REF_ENTRY], ref);
 	else if (c->blocks[ref].state == BLK_CACHED)
 		hits_count(c, h, ref, 1);
 }
@@ -131,6 +161,76 @@ void hits_drop_part(const struct core *c, struct hits *h)
 	if (c->blocks[blk].state == BLK_CACHED)
 		hits_count(c, h, blk, -1);
 	h->part = 0;
+}
+
+/**
+ * hits_drop_reads() - end the prefix before the first block that must be read
+ */
+void hits_drop_reads(const struct core *c, struct hits *h)
+{
+	hits_drop_part(c, h);
+	while (h->reads) {
+		u32 ref = c->scratch[--h->whole];
+
+		if (!(ref & REF_ENTRY)) {
+			if (c->blocks[ref].state == BLK_CACHED)
+				hits_count(c, h, ref, -1);
+			continue;
+		}
+		h->reads -= ref_is_read(c, ref);
+		h->low -= c->entries_low[ref & ~REF_ENTRY].dev == CORE_NONE;
+	}
+}
+
+/* Keep the entries of the prefix, or no longer. */
+static void hits_pin(struct core *c, const struct hits *h, bool pin)
+{
+	u32 i;
+
+	for (i = 0; i < h->whole; i++) {
+		u32 ref = c->scratch[i];
+
+		if (!(ref & REF_ENTRY))
+			continue;
+		if (pin)
+			entry_get_ref(c, ref & ~REF_ENTRY);
+		else
+			entry_drop_ref(c, ref & ~REF_ENTRY);
+	}
+}
+
+static u32 hits_count_reads(const struct core *c, const struct hits *h)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < h->whole; i++)
+		nr += ref_is_read(c, c->scratch[i]);
+	return nr;
+}
+
+/**
+ * hits_room() - get host slots for the blocks of the prefix that must be read
+ * @waits: takes whether slots will be free when writes have ended
+ *
+ * Getting slots may drop host slots of other blocks of the prefix that an area has,
+ * too, so they are counted again until nothing changes.
+ * Return: whether they are free now.
+ */
+bool hits_room(struct core *c, u32 dom, struct hits *h, bool *waits)
+{
+	bool room = false;
+	u32 tries;
+
+	*waits = false;
+	hits_pin(c, h, true);
+	for (tries = 0; tries < 8; tries++) {
+		h->reads = hits_count_reads(c, h);
+		room = host_free(c, dom) >= h->reads;
+		if (room || !demote_room(c, dom, h->reads, waits))
+			break;
+	}
+	hits_pin(c, h, false);
+	return room;
 }
 
 /*
@@ -183,6 +283,7 @@ bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 	const struct kv_domain *d = seq_domain(c, s);
 	struct id_cursor cur = { .page = s->id_head };
 	u32 ids[64], left = s->nr_ids - 1, bt = d->block_tokens, ref, node;
+	u32 most = host_slots_max(c, s->domain) / 4 * 3;
 	u64 hash[2], next[2];
 
 	*h = (struct hits){ 0 };
@@ -203,7 +304,9 @@ bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 		ids_next(c, &cur, ids, bt);
 		index_chain(c, d, hash, ids, next);
 		ref = index_lookup(c, s->domain, next, ids);
-		if (ref == CORE_NONE || !ref_usable(c, ref)) {
+		if (ref == CORE_NONE || !ref_usable(c, ref) ||
+		    (ref_is_read(c, ref) && h->reads >= most)) {
+			h->leaves = ref_leaves(c, ref);
 			hits_note(s, h, hash);
 			hits_find_part(c, s, h, node, hash, ids, bt);
 			return true;

@@ -241,15 +241,18 @@ static u32 restore_wants(const struct core *c, const struct kv_domain *d,
  * Eviction may also free a block that still had content of the sequence.  Each time
  * cache was lost, so the next try does better, with others' memory if need be.
  */
-static bool restore_evict(struct core *c, const struct kv_seq *s, u32 room, u32 lack)
+static enum verdict restore_evict(struct core *c, const struct kv_seq *s, u32 room,
+				  u32 lack)
 {
 	enum verdict verdict = room_evict(c, s->domain, room);
 	u32 cached;
 
+	if (verdict == ROOM_MADE)
+		why_note(c, CORE_WAIT_demote, CORE_NONE);
 	if (swap_lacking(c, s, &cached) <= lack && swap_fits(c, s))
-		return verdict == ROOM_NOW;
+		return verdict;
 	seq_domain(c, s)->host_wanted = 1;
-	return false;
+	return ROOM_NONE;
 }
 
 /**
@@ -295,9 +298,11 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 		s->stuck = stuck;
 		return restore_stuck(c, s);
 	}
-	if (!restore_evict(c, s, room, lack)) {
-		domain_kick(d);
-		return ROOM_NONE;
+	verdict = restore_evict(c, s, room, lack);
+	if (verdict != ROOM_NOW) {
+		if (verdict == ROOM_NONE)
+			domain_kick(d);	/* try again at the next event */
+		return verdict;
 	}
 
 	core_tell(c, swap_in, SAID_SEQ(c, s), .tokens = s->valid_len,

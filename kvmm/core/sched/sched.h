@@ -15,6 +15,8 @@
  * @cached: blocks without a mapping: evicting them would lose the hit
  * @going:  blocks of @cached in isolated spans: they were no room anyway
  * @low:    entries of lower tiers that need a block to be filled
+ * @reads:  entries of @low that must be read from an area
+ * @leaves: the next block is being copied to the host pool: found when that ends
  */
 struct hits {
 	u32	whole;
@@ -22,12 +24,16 @@ struct hits {
 	u32	cached;
 	u32	going;
 	u32	low;
+	u32	reads;
+	bool	leaves;
 };
 
 int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 	      const u32 *ids);
 bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h);
 void hits_drop_part(const struct core *c, struct hits *h);
+void hits_drop_reads(const struct core *c, struct hits *h);
+bool hits_room(struct core *c, u32 dom, struct hits *h, bool *waits);
 
 /* admit.c: admission: a waiting sequence gets memory and runs */
 void admit_all(struct core *c);

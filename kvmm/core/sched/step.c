@@ -629,6 +629,7 @@ int step_end(struct core *c, u32 client, const struct core_req *req,
 
 	prefill_measure(&c->domains[c->clients[client].domain],
 			req->sqe.param[0], req->sqe.param[1]);
+	demote_judge(c, c->clients[client].domain);
 	for (i = 0; i < req->sqe.nr; i++) {
 		struct kv_seq *s = seq_find(c, client, a[i].seq);
 

@@ -157,6 +157,7 @@ static void domain_init(struct kv_domain *d)
 	d->age_tail = CORE_NONE;
 	d->ready_root = CORE_NONE;
 	d->refused_root = CORE_NONE;
+	d->pays = ~0u;
 }
 
 /* domain_idle() - is the domain without clients, sequences and requests? */
@@ -394,6 +395,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	d->weight = was.weight;
 	d->by_operator = was.by_operator;
 	d->prefill_ns_token = was.prefill_ns_token;
+	d->pays = was.pays;
 	d->nr_max_events = was.nr_max_events;
 	d->nr_high_events = was.nr_high_events;
 	d->nr_low_events = was.nr_low_events;

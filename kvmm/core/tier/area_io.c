@@ -198,27 +198,21 @@ static void area_chosen(struct core *c, u32 pool)
 	}
 }
 
-static u32 slot_in(struct core *c, u32 pool, u32 dom, u32 host, bool needed)
+/* @drop: cache of the domain may be dropped for the slot */
+static u32 slot_in(struct core *c, u32 pool, u32 dom, u32 host, bool drop)
 {
 	u32 part = part_index(c, dom, pool), slot;
 
 	if (!part_at(c, part)->used)
 		return CORE_NONE;
 	slot = slot_alloc_beside(c, part, host, false);
-	if (slot == CORE_NONE && needed && area_reclaim(c, pool, dom))
+	if (slot == CORE_NONE && drop && area_reclaim(c, pool, dom))
 		slot = slot_alloc_beside(c, part, host, false);
 	return slot;
 }
 
-/**
- * area_slot_get() - allocate a slot in an area for a block of a domain
- * @host:   host slot of the block; a slot next to that of its neighbour is
- *          preferred
- * @needed: a sequence needs the block: cache of the domain may be dropped for it
- *
- * Return: CORE_NONE: no area has a free slot.
- */
-u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed)
+/* A slot in any area; @drop: as slot_in(). */
+static u32 slot_in_any(struct core *c, u32 dom, u32 host, bool drop)
 {
 	u64 bytes = CORE_SLOT_HEADER + c->domains[dom].dev.block_bytes;
 	u32 tried = 0, n, best, same, slot;
@@ -231,7 +225,7 @@ u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed)
 		same = tried ? CORE_NONE :
 		       area_of_neighbour(c, dom, host, best, bytes);
 		best = same == CORE_NONE ? best : same;
-		slot = slot_in(c, best, dom, host, needed);
+		slot = slot_in(c, best, dom, host, drop);
 		if (slot != CORE_NONE) {
 			area_chosen(c, best);
 			return slot;
@@ -240,6 +234,22 @@ u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed)
 		tried |= BIT(best);
 	}
 	return CORE_NONE;
+}
+
+/**
+ * area_slot_get() - allocate a slot in an area for a block of a domain
+ * @host:   host slot of the block; a slot next to that of its neighbour is
+ *          preferred
+ * @needed: a sequence needs the block, so the best area drops cache of the domain for
+ *          it; cache drops older cache only if no area has a free slot
+ *
+ * Return: CORE_NONE: no area has a free slot.
+ */
+u32 area_slot_get(struct core *c, u32 dom, u32 host, bool needed)
+{
+	u32 slot = slot_in_any(c, dom, host, needed);
+
+	return slot == CORE_NONE && !needed ? slot_in_any(c, dom, host, true) : slot;
 }
 
 /* ---- failures ---- */
@@ -283,7 +293,9 @@ bool area_failed(struct core *c, u32 slot, u32 dir, int status)
 	}
 	p->errors++;
 	bad_forgive(b, c->now);
-	if (++b->level >= AREA_BAD)
+	if (++b->level >= AREA_BAD) {
 		p->readonly = 1;
+		core_kick(c);	/* a sequence may wait for a write to it */
+	}
 	return true;
 }

@@ -20,6 +20,7 @@
 
 #define MOVE_AHEAD	8	/* reads in flight, at most */
 #define MOVE_SCAN	2048	/* entries that a scan looks at after an event */
+#define RECLAIM_SCAN	256	/* entries among which one to drop is looked for */
 
 bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool)
 {
@@ -91,31 +92,35 @@ static bool is_spare(const struct core *c, const struct kv_entry *e)
 }
 
 /**
- * area_reclaim() - free a slot of a domain that holds cache
+ * area_reclaim() - free a slot of a domain that holds cache, the oldest
  *
- * Areas fill up with time.  Cache is of little use there: a lookup cannot match
- * it until its block was computed again.
- * Return: true when a scan of MOVE_SCAN entries found one.
+ * Return: true when one of the RECLAIM_SCAN oldest entries could be dropped.
  */
 bool area_reclaim(struct core *c, u32 pool, u32 dom)
 {
-	struct kv_pool *p = core_pool(c, pool);
-	u32 n, i;
+	u32 i = part_at(c, part_index(c, dom, pool))->lru_head, n;
 
-	KV_BUG_ON(p->move_at >= core_sizes(c)->nr_entries);
-	for (n = 0; n < MOVE_SCAN; n++) {
-		const struct kv_entry *e = &c->entries_low[p->move_at];
-
-		i = p->move_at;
-		p->move_at = (i + 1) % core_sizes(c)->nr_entries;
-		/* lies_in() comes last: it reads another record. */
-		if (e->domain != dom || !is_spare(c, e) || !lies_in(c, e, pool))
+	for (n = 0; i != CORE_NONE && n < RECLAIM_SCAN;
+	     n++, i = c->entries_low[i].next) {
+		KV_BUG_ON(!lies_in(c, &c->entries_low[i], pool));
+		if (!is_spare(c, &c->entries_low[i]))
 			continue;
 		area_copy_drop(c, i);
 		core_count(c, CORE_EV_area_drop, 1);
 		return true;
 	}
 	return false;
+}
+
+/* Has the area of a slot room for less than half of the slots that it could have? */
+bool area_is_scarce(const struct core *c, u32 slot)
+{
+	const struct kv_part *part = part_at(c, c->blocks[slot].domain);
+	const struct kv_pool *p = core_pool(c, part_pool(c, c->blocks[slot].domain));
+	u64 all = (u64)(p->nr_extents / part->span_extents) * part->span_blocks;
+	u64 loose = (u64)(p->loose / part->span_extents) * part->span_blocks;
+
+	return (part_free(part) + loose) * 2 < all;
 }
 
 /*
@@ -197,6 +202,9 @@ void area_leave(struct core *c, u32 pool)
 	struct kv_pool *p = core_pool(c, pool);
 
 	KV_BUG_ON(pool < CORE_POOL_AREA || !p->online);
+	/* A sequence may wait for a write to it. */
+	if (!p->readonly)
+		core_kick(c);
 	p->readonly = 1;
 	p->leaving = 1;
 	area_drain(c, pool);

@@ -1,20 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * tier.c - the use of the host pool: room in it, writes out, cleaning ahead
+ * tier.c - the use of the host pool: room in it, writes out
  *
  * A sealed block never changes, so a copy of it on a lower tier stays clean for
  * ever.  entry.c describes the records of such copies.
  *
- * When the host pool has no free slot, the oldest slots are dropped first, as
- * far as an area has their content, too, or no table names it.  While links are
- * idle, the oldest cached blocks are copied down ahead of need, and slots are
- * written to areas.  A scan for slots to write goes on around the list where the
- * last scan ended: written slots stay on the list, and a scan from the oldest on
- * would soon meet only these.
+ * A domain's list of host slots begins with the oldest ones: a slot goes to its
+ * end when its content is copied in, read or leaves the device.  When the host
+ * pool has no free slot, a slot with content of another tier is dropped first: one
+ * that an area has, from the oldest on, then one that the device has, from the
+ * newest on, since that content leaves the device last.  Only then is content lost,
+ * the oldest first, as far as no table names it.
+ *
+ * The oldest slots are written to areas ahead of need, so that a slot can be had
+ * at once.  demote.c copies blocks down.
  */
 #include "kvmm/core/tier/tier.h"
 
-#define CLEAN_AHEAD	4	/* copies in flight for cleaning ahead, at most */
 #define WRITE_AHEAD	8	/* least limit of writes in flight to areas */
 #define WRITE_BYTES	(16u << 20)	/* with small blocks the limit is so many bytes */
 #define WRITE_MOST	64
@@ -57,7 +59,51 @@ static bool host_protected(const struct core *c, const struct kv_entry *e,
 	       c->nodes[e->node].kid != CORE_NONE;
 }
 
-/* Drop the oldest droppable host slot of @dom, for the domain @want. */
+/* Is the content on the device, and likely to stay there longer than that of @node? */
+static bool dev_is_newer(const struct core *c, const struct kv_entry *e, u32 node)
+{
+	const struct kv_block *b;
+
+	if (e->dev == CORE_NONE)
+		return false;
+	b = &c->blocks[e->dev];
+	return b->state != BLK_CACHED ||
+	       (node != CORE_NONE && lru_is_older(c, node, b->node));
+}
+
+/**
+ * host_drop_copy() - free a host slot with content that another tier has, too
+ * @node: name of the content that needs a slot; a slot is kept if the device is
+ *        about to lose its content, too.  CORE_NONE: none
+ *
+ * Return: false: a scan found no such slot.
+ */
+bool host_drop_copy(struct core *c, u32 dom, u32 node)
+{
+	const struct kv_part *part = host_part(c, dom);
+	u32 i, n;
+
+	for (i = part->lru_head, n = 0; i != CORE_NONE && n < SCAN_MAX;
+	     i = c->entries_low[i].next, n++)
+		if ((c->entries_low[i].flags & ENTF_AREA) &&
+		    host_droppable(&c->entries_low[i]))
+			goto out_drop;
+	for (i = part->lru_tail, n = 0; i != CORE_NONE && n < SCAN_MAX;
+	     i = c->entries_low[i].prev, n++)
+		if (host_droppable(&c->entries_low[i]) &&
+		    dev_is_newer(c, &c->entries_low[i], node))
+			goto out_drop;
+	return false;
+
+out_drop:
+	host_slot_drop(c, i);
+	return true;
+}
+
+/*
+ * Drop the oldest droppable host slot of @dom, for the domain @want, with its
+ * content if no other tier has it.
+ */
 static bool host_reclaim(struct core *c, u32 dom, u32 want)
 {
 	u32 i = host_part(c, dom)->lru_head, n;
@@ -74,6 +120,56 @@ static bool host_reclaim(struct core *c, u32 dom, u32 want)
 		i = next;
 	}
 	return false;
+}
+
+/* Does the domain use more of the host pool than @dom? */
+static bool host_larger(const struct core *c, u32 other, u32 dom)
+{
+	const struct kv_part *a = host_part(c, other), *b = host_part(c, dom);
+
+	return a->used && c->domains[other].used &&
+	       part_used(a) * a->block_bytes >
+	       (part_used(b) + 1) * b->block_bytes;
+}
+
+/*
+ * Drop slots of the domain that uses most of the host pool until @dom can take an
+ * extent.
+ */
+static bool host_take_from_largest(struct core *c, u32 dom)
+{
+	u32 part = part_index(c, dom, CORE_POOL_HOST), i, most = dom, n;
+
+	for_each_domain(c, i)
+		if (i != dom && host_larger(c, i, most))
+			most = i;
+	for (n = 0; most != dom && n < SCAN_MAX && host_larger(c, most, dom); n++) {
+		if (!host_drop_copy(c, most, CORE_NONE) &&
+		    !host_reclaim(c, most, dom))
+			return false;
+		if (extent_run_take(c, part) > 0)
+			return true;
+	}
+	return false;
+}
+
+/**
+ * host_drop_oldest() - free a host slot for cache, with content that is lost
+ * @node: name of the content that needs a slot; only older content is lost
+ *
+ * The domain that uses more of the host pool than any other loses it.
+ */
+bool host_drop_oldest(struct core *c, u32 dom, u32 node)
+{
+	u32 i = host_part(c, dom)->lru_head;
+
+	if (host_take_from_largest(c, dom))
+		return true;
+	if (i != CORE_NONE && node != CORE_NONE &&
+	    (c->entries_low[i].flags & ENTF_INDEXED) &&
+	    !lru_is_older(c, c->entries_low[i].node, node))
+		return false;
+	return host_reclaim(c, dom, dom);
 }
 
 /* Free slots of a domain in the host pool. */
@@ -99,8 +195,9 @@ u32 host_slots_max(const struct core *c, u32 dom)
  * host_room() - make sure that a domain has free slots in the host pool
  * @nr: number of slots
  *
- * Takes extents first, then the domain's oldest droppable slots, then those of
- * other domains until their spans are released.
+ * Takes extents first, then the domain's slots with content of another tier,
+ * then its oldest droppable slots, then those of other domains until their spans are
+ * released.
  * Return: true when @nr slots are free now.
  */
 bool host_room(struct core *c, u32 dom, u32 nr)
@@ -110,7 +207,9 @@ bool host_room(struct core *c, u32 dom, u32 nr)
 	if (!part_at(c, part)->used || c->head->device)
 		return false;
 	while (host_free(c, dom) < nr) {
-		if (extent_run_take(c, part) > 0 || host_reclaim(c, dom, dom))
+		if (extent_run_take(c, part) > 0 ||
+		    host_drop_copy(c, dom, CORE_NONE) ||
+		    host_reclaim(c, dom, dom))
 			continue;
 		for (other = 0; other < core_cfg(c)->max_domains; other++)
 			if (other != dom && c->domains[other].used &&
@@ -123,7 +222,7 @@ bool host_room(struct core *c, u32 dom, u32 nr)
 	return true;
 }
 
-/* ---- background ---- */
+/* ---- writes to areas ---- */
 
 /*
  * Can another write of the domain begin?  The limit is the number that swapd
@@ -154,9 +253,13 @@ static bool must_write(const struct kv_entry *e)
 	return e->io == ENT_IDLE && !(e->flags & ENTF_AREA) && e->refs;
 }
 
-/*
- * Write the host slots that @is_it selects, from the end of the last scan on.
- */
+/* Does a table need the content, which only the host pool has? */
+static bool needs_write(const struct kv_entry *e)
+{
+	return wants_write(e) && e->refs;
+}
+
+/* Write the host slots that @is_it selects, from the end of the last scan on. */
 static void write_some(struct core *c, u32 dom,
 		       bool (*is_it)(const struct kv_entry *e))
 {
@@ -183,14 +286,45 @@ static void write_some(struct core *c, u32 dom,
 	part->write_next = i;
 }
 
-/* While the host pool is short of slots, write the oldest to areas. */
+/* Slots at the old end of the list that areas should have, too. */
+static u32 write_window(const struct core *c, u32 dom)
+{
+	return min(max(host_slots_max(c, dom) / 8, 8u), (u32)SCAN_MAX);
+}
+
+/**
+ * host_write_oldest() - write the oldest host slots of a domain to areas
+ *
+ * Return: whether a write of one of them is in flight.
+ */
+bool host_write_oldest(struct core *c, u32 dom)
+{
+	u32 i = host_part(c, dom)->lru_head, left = write_window(c, dom), nr = 0;
+	bool moving = false;
+
+	for (; i != CORE_NONE && left; i = c->entries_low[i].next, left--) {
+		KV_BUG_ON(!(c->entries_low[i].flags & ENTF_LRU));
+		if (wants_write(&c->entries_low[i]) && write_fits(c, dom, nr))
+			nr += entry_write(c, i);
+		moving |= c->entries_low[i].io == ENT_WRITE;
+	}
+	return moving;
+}
+
+/*
+ * While the host pool is short of slots, write to areas: all slots that tables need,
+ * since a preempted sequence waits for no write, and the oldest of the others.
+ */
 static void write_ahead(struct core *c, u32 dom)
 {
 	const struct kv_part *part = host_part(c, dom);
 
-	if (part->used &&
-	    part_used(part) * 4 >= host_slots_max(c, dom) * 3)
-		write_some(c, dom, wants_write);
+	if (!part->used ||
+	    part_used(part) * 4 < host_slots_max(c, dom) * 3)
+		return;
+	write_some(c, dom, needs_write);
+	if (demote_writes(c, dom))
+		(void)host_write_oldest(c, dom);
 }
 
 /**
@@ -222,74 +356,6 @@ bool host_is_wanted(const struct core *c)
 	return false;
 }
 
-/* The block before @blk in its prefix, if it is cached, too. */
-static u32 cached_before(const struct core *c, u32 blk)
-{
-	u32 node = index_node(c, blk), ref;
-
-	node = c->nodes[node].parent;
-	if (node == CORE_NONE)
-		return CORE_NONE;
-	ref = c->nodes[node].ref;
-	return !(ref & REF_ENTRY) && c->blocks[ref].state == BLK_CACHED ?
-	       ref : CORE_NONE;
-}
-
-/* Copy one block down; false: no more blocks can be copied now. */
-static bool clean_one(struct core *c, u32 dom, u32 blk)
-{
-	KV_BUG_ON(c->blocks[blk].state != BLK_CACHED);
-	if (c->blocks[blk].entry != CORE_NONE || c->blocks[blk].nr_copy)
-		return true;
-	if (!host_free(c, dom) &&
-	    extent_run_take(c, part_index(c, dom, CORE_POOL_HOST)) <= 0)
-		return false;
-	if (entry_out(c, blk, 0) == CORE_NONE)
-		return false;
-	core_count(c, CORE_EV_pgclean, 1);
-	return true;
-}
-
-/**
- * demote_ahead() - begin the copy of a cached block to a lower tier, if there is none
- *
- * Return: true: a complete copy is there; false: the block is being copied, or no
- * copy can begin now.
- */
-bool demote_ahead(struct core *c, u32 dom, u32 blk)
-{
-	const struct kv_block *b = &c->blocks[blk];
-
-	if (b->entry != CORE_NONE)
-		return !b->nr_copy && entry_is_there(c, b->entry);
-	if (host_part(c, dom)->used && !b->nr_copy && !host_is_wanted(c) &&
-	    c->now >= c->head->clean_after && c->head->nr_copies < CLEAN_AHEAD)
-		(void)clean_one(c, dom, blk);
-	return false;
-}
-
-/*
- * While the device pool is short of free blocks, copy the cached blocks down
- * that are evicted next: a leaf, then the blocks before it, which are evicted
- * after it.  Only free slots are used: to drop one clean copy for another gains
- * nothing and never ends.
- */
-static void clean_ahead(struct core *c, u32 dom)
-{
-	struct kv_domain *d = &c->domains[dom];
-	u32 i, blk, n = 0;
-
-	if (!host_part(c, dom)->used || c->now < c->head->clean_after ||
-	    domain_free(d) - d->dev.reserved > domain_used(d) / 4)
-		return;
-	for (i = lru_next(c, dom); i != CORE_NONE; i = lru_after(c, i))
-		for (blk = i; blk != CORE_NONE; blk = cached_before(c, blk))
-			if (n++ == 2 * CLEAN_AHEAD ||
-			    c->head->nr_copies >= CLEAN_AHEAD ||
-			    !clean_one(c, dom, blk))
-				return;
-}
-
 /**
  * tier_background() - use idle links: clean ahead, write ahead
  *
@@ -301,10 +367,8 @@ void tier_background(struct core *c)
 
 	if (!core_pool(c, CORE_POOL_HOST)->online)
 		return;
-	for_each_domain(c, i) {
+	for_each_domain(c, i)
 		write_ahead(c, i);
-		if (!host_is_wanted(c))
-			clean_ahead(c, i);
-	}
+	demote_background(c);
 	areas_move(c);
 }

@@ -7,14 +7,36 @@
 
 #include "kvmm/core/mem/mem.h"
 
-/* tier.c: the use of the host pool: room in it, writes out, cleaning ahead */
+/* tier.c: the use of the host pool: room in it, writes out */
 bool host_write_out(struct core *c);
 bool host_room(struct core *c, u32 dom, u32 nr);
 u32 host_free(const struct core *c, u32 dom);
 u32 host_slots_max(const struct core *c, u32 dom);
 bool host_is_wanted(const struct core *c);
+bool host_drop_copy(struct core *c, u32 dom, u32 node);
+bool host_drop_oldest(struct core *c, u32 dom, u32 node);
+bool host_write_oldest(struct core *c, u32 dom);
 void tier_background(struct core *c);
+
+/* demote.c: cached blocks are copied to the host pool before the device loses them */
+enum demote {
+	DEMOTE_DONE,	/* it has a copy, or one is in flight */
+	DEMOTE_WAITS,	/* a host slot is on its way */
+	DEMOTE_FULL,	/* every tier is full */
+	DEMOTE_DEAR,	/* computing it again costs less */
+	DEMOTE_NOT,	/* no copy can begin now */
+	DEMOTE_GONE,	/* making room for the copy has evicted the block */
+};
+
+enum demote demote_block(struct core *c, u32 dom, u32 blk);
 bool demote_ahead(struct core *c, u32 dom, u32 blk);
+void demote_waits(struct core *c, struct kv_domain *d, bool waits);
+void demote_background(struct core *c);
+bool demote_writes(const struct core *c, u32 dom);
+void demote_judge(struct core *c, u32 dom);
+void demote_judge_all(struct core *c);
+bool area_read_pays(const struct core *c, u32 dom, u32 slot);
+bool demote_room(struct core *c, u32 dom, u32 nr, bool *waits);
 
 /* tier_io.c: requests in flight for an entry: copies and I/O */
 #define ID_BESIDE	0x80000000u	/* in a request id: the IN beside a WRITE */
@@ -38,6 +60,7 @@ bool area_failed(struct core *c, u32 slot, u32 dir, int status);
 /* area_move.c: emptying of areas */
 bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool);
 bool area_reclaim(struct core *c, u32 pool, u32 dom);
+bool area_is_scarce(const struct core *c, u32 slot);
 void entry_lose(struct core *c, u32 entry);
 void areas_move(struct core *c);
 void move_ended(struct core *c, u32 entry);
