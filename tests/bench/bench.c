@@ -367,6 +367,41 @@ u64 bench_cpu_ns(pid_t pid)
 	return sum;
 }
 
+pid_t bench_child(pid_t of, const char *name)
+{
+	char path[320], comm[32];
+	unsigned int parent;
+	pid_t pid = 0;
+	DIR *dir = opendir("/proc");
+	struct dirent *e;
+	FILE *f;
+
+	while (dir && !pid && (e = readdir(dir))) {
+		snprintf(path, sizeof(path), "/proc/%s/stat", e->d_name);
+		f = atoi(e->d_name) ? fopen(path, "re") : NULL;
+		if (!f)
+			continue;
+		if (fscanf(f, "%*d (%31[^)]) %*c %u", comm, &parent) == 2 &&
+		    (pid_t)parent == of && !strcmp(comm, name))
+			pid = atoi(e->d_name);
+		fclose(f);
+	}
+	if (dir)
+		closedir(dir);
+	return pid;
+}
+
+u64 bench_key_value(const char *text, const char *key)
+{
+	size_t len = strlen(key);
+	const char *p;
+
+	for (p = text; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
+		if (!strncmp(p, key, len) && (p[len] == ' ' || p[len] == ':'))
+			return strtoull(p + len + 1, NULL, 10);
+	return 0;
+}
+
 u64 bench_daemon_cpu_ns(const struct bench_daemon *d)
 {
 	return bench_cpu_ns(d->pid);

@@ -148,6 +148,12 @@ u64 bench_daemon_cpu_ns(const struct bench_daemon *d);
 /* The same of any process. */
 u64 bench_cpu_ns(pid_t pid);
 
+/* The child of this name of a process, or 0. */
+pid_t bench_child(pid_t of, const char *name);
+
+/* Value of `key N` in lines of this form, as the daemon's files have; 0: no such line. */
+u64 bench_key_value(const char *text, const char *key);
+
 /* Print a line that `make bench` shows: whether an aim was reached, and the figure. */
 void bench_verdict(bool meets, const char *fmt, ...) __printf(2, 3);
 

@@ -9,7 +9,6 @@
  * The daemon's files tell when a stage was done.  They are read once a
  * millisecond; the times of copying and of the way out are no more exact.
  */
-#include <dirent.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -51,18 +50,6 @@ static void ask(struct tiers_node *n, const char *file, struct seq_file *m)
 			  strerror(err ? -err : status));
 }
 
-/* Value of `key N` in lines of this form, 0 if it is not there. */
-static u64 key_value(const char *text, const char *key)
-{
-	size_t len = strlen(key);
-	const char *p;
-
-	for (p = text; p; p = strchr(p, '\n') ? strchr(p, '\n') + 1 : NULL)
-		if (!strncmp(p, key, len) && (p[len] == ' ' || p[len] == ':'))
-			return strtoull(p + len + 1, NULL, 10);
-	return 0;
-}
-
 /* Value of a column in the second line of a table. */
 static u64 column_value(const char *text, const char *column)
 {
@@ -86,7 +73,7 @@ static void look_stat(struct tiers_node *n, struct tiers_stats *s)
 	struct seq_file m;
 
 	ask(n, "swapstat", &m);
-#define x(name) s->name = key_value(m.buf, #name);
+#define x(name) s->name = bench_key_value(m.buf, #name);
 	TIERS_STATS(x)
 #undef x
 	seq_free(&m);
@@ -119,30 +106,6 @@ static void phase_end(struct tiers_node *n, const struct tiers_stats *from,
 }
 
 /* ---- the daemon ---- */
-
-static pid_t child_named(pid_t of, const char *name)
-{
-	char path[320], comm[32];
-	unsigned int parent;
-	pid_t pid = 0;
-	DIR *dir = opendir("/proc");
-	struct dirent *e;
-	FILE *f;
-
-	while (dir && !pid && (e = readdir(dir))) {
-		snprintf(path, sizeof(path), "/proc/%s/stat", e->d_name);
-		f = atoi(e->d_name) ? fopen(path, "re") : NULL;
-		if (!f)
-			continue;
-		if (fscanf(f, "%*d (%31[^)]) %*c %u", comm, &parent) == 2 &&
-		    (pid_t)parent == of && !strcmp(comm, name))
-			pid = atoi(e->d_name);
-		fclose(f);
-	}
-	if (dir)
-		closedir(dir);
-	return pid;
-}
 
 static void area_add(struct tiers_node *n)
 {
@@ -185,8 +148,8 @@ static void look_pages(struct tiers_node *n)
 	u64 huge, thp;
 
 	ask(n, "meminfo", &m);
-	huge = key_value(m.buf, "HostHugetlb");
-	thp = key_value(m.buf, "HostShmemHuge");
+	huge = bench_key_value(m.buf, "HostHugetlb");
+	thp = bench_key_value(m.buf, "HostShmemHuge");
 	seq_free(&m);
 	snprintf(n->pages, sizeof(n->pages), "%llu MiB of it on huge pages",
 		 (unsigned long long)(huge + thp) >> 10);
@@ -218,7 +181,7 @@ void tiers_start(struct tiers_node *n, const char *name, const char *fault)
 	unsetenv("KVMM_FAULT");
 	err = kv_view_path(n->d.dir, n->view);
 	must(n, err, "view socket");
-	n->pid = child_named(n->d.pid, "kvmm");
+	n->pid = bench_child(n->d.pid, "kvmm");
 	area_add(n);
 	look_pages(n);
 	attach(n);

@@ -1,0 +1,97 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * keep.h - a client that stores prompts and looks them up again, for bench_keep
+ *
+ *	keep_node.c	a real daemon with up to three tiers, and its one client
+ *	keep_lru.c	an ideal LRU cache of the same size
+ *
+ * A prompt has KEEP_BLOCKS whole blocks and one token more, because the last
+ * token of a prompt is never taken from the cache.  A block has KEEP_BYTES: with
+ * the header of a slot it is 32 KiB, so slots fill the extents of the lower tiers
+ * without a rest, and 16 blocks fill 7 extents of the device pool.
+ */
+#ifndef TESTS_BENCH_KEEP_H
+#define TESTS_BENCH_KEEP_H
+
+#include "tests/bench/bench.h"
+
+#define KEEP_BLOCKS	12u		/* of a prompt */
+#define KEEP_TOKENS	16u		/* of a block */
+#define KEEP_IDS	(KEEP_BLOCKS * KEEP_TOKENS + 1)
+#define KEEP_TOKEN	1792u		/* bytes */
+#define KEEP_BYTES	(KEEP_TOKENS * KEEP_TOKEN)
+
+/* A well mixed value of @x: ids, content and draws come from it. */
+static inline u64 keep_mix(u64 x)
+{
+	x += 0x9e3779b97f4a7c15ull;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+	return x ^ (x >> 31);
+}
+
+/* ---- keep_node.c ---- */
+
+/**
+ * struct keep_tiers - sizes of the tiers, in blocks
+ * @dev:  of the device pool; a multiple of 16
+ * @host: slots of the host pool
+ * @area: slots of the swap area
+ */
+struct keep_tiers {
+	u32	dev;
+	u32	host;
+	u32	area;
+};
+
+/**
+ * struct keep_node - a daemon and its client
+ * @has:     sizes of the tiers, as the daemon reports them
+ * @seed:    of all ids
+ * @ns:      device time that the client reports for a computed token, in ns
+ * @redone:  lookups done again, because the daemon had died in the middle
+ */
+struct keep_node {
+	struct bench_daemon	d;
+	struct kvmm		*k;
+	char			view[108];
+	struct keep_tiers	has;
+	u64			seed;
+	double			ns;
+	u64			step;
+	u32			redone;
+};
+
+/* Start a daemon with tiers of these sizes, and attach to it. */
+void keep_start(struct keep_node *n, const struct keep_tiers *want, u64 seed,
+		double ns);
+void keep_stop(struct keep_node *n);
+
+/* Switch on memory.writethrough.  Return: false: the daemon does not have it. */
+bool keep_writethrough(struct keep_node *n);
+
+/**
+ * keep_serve() - open a prompt, check what is found, compute the rest, close it
+ *
+ * A word of a found block that is not as it was written ends the benchmark.
+ * Return: blocks found.
+ */
+u32 keep_serve(struct keep_node *n, u32 prompt);
+
+/* Text of the daemon's vmstat; free it with free(). */
+char *keep_vmstat(struct keep_node *n);
+
+/* Kill kvmm in @us microseconds, from another thread; kvmm-hold starts it again. */
+void keep_kill(struct keep_node *n, u32 us);
+
+/* ---- keep_lru.c ---- */
+
+struct keep_lru;
+
+/* @cap: blocks; @prompts: numbers of prompts are below it. */
+struct keep_lru *keep_lru_new(u32 cap, u32 prompts);
+void keep_lru_free(struct keep_lru *l);
+/* Look a prompt up, and take in what is missing.  Return: blocks found. */
+u32 keep_lru_serve(struct keep_lru *l, u32 prompt);
+
+#endif /* TESTS_BENCH_KEEP_H */

@@ -1,0 +1,399 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * keep_node.c - a daemon with small tiers, and a client that checks every word
+ *
+ * The client does what a runtime does: SEQ_OPEN, SEQ_MATCH, wait for READY, one
+ * step for all that was not found, SEQ_CLOSE.  Blocks are read and written inside
+ * the step, where their places do not change.  kvmm may be killed at any moment:
+ * if the next one salvaged, the prompt is looked up again.
+ */
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kvmm/swapd.h>
+#include <kvmm/view.h>
+
+#include "tests/bench/keep.h"
+
+#define EXTENT		65536u
+#define SLOT		(KEEP_BYTES + SWAPD_HEADER_BYTES)
+#define SPAN		(7u * EXTENT)	/* smallest that blocks fill: 16 of them */
+#define AREA_HEAD	(1u << 20)
+#define WORDS		(KEEP_BYTES / 8)
+#define LIMIT_NS	60000000000ull
+#define AGAIN		(~0u)		/* a salvage: look the prompt up again */
+#define DOMAIN		"keep"
+
+_Static_assert(EXTENT % SLOT == 0, "slots fill an extent");
+_Static_assert(SPAN % KEEP_BYTES == 0, "blocks fill a span");
+
+static void must(struct keep_node *n, int err, const char *what)
+{
+	if (err)
+		bench_die("%s: %s (%s)", what, strerror(-err),
+			  n->k ? kvmm_strerror_attach(n->k) : "");
+}
+
+/* ---- the daemon's files ---- */
+
+/* Text of a file, or NULL if there is none; free it with free(). */
+static char *ask(struct keep_node *n, const char *file)
+{
+	const u64 end = bench_now() + LIMIT_NS;
+	struct seq_file m;
+	char req[96], *text;
+	int status, err;
+
+	snprintf(req, sizeof(req), "cat %s", file);
+	for (;;) {
+		seq_init(&m, 1 << 20);
+		status = 0;
+		err = kv_view_ask(n->view, req, 10000, &status, &m);
+		text = err || status ? NULL : strdup(m.buf);
+		seq_free(&m);
+		/* kvmm may be dead for a moment. */
+		if (!err)
+			return text;
+		if (bench_now() > end)
+			bench_die("%s cannot be read: %s", file, strerror(-err));
+		usleep(10000);
+	}
+}
+
+char *keep_vmstat(struct keep_node *n)
+{
+	char *text = ask(n, "vmstat");
+
+	if (!text)
+		bench_die("there is no vmstat");
+	return text;
+}
+
+static u64 file_value(struct keep_node *n, const char *file, const char *key)
+{
+	char *text = ask(n, file);
+	u64 v = text ? bench_key_value(text, key) : 0;
+
+	free(text);
+	return v;
+}
+
+static int kvctl(struct keep_node *n, const char *command)
+{
+	const char *build = getenv("KVMM_BUILD");
+	char cmd[600];
+
+	snprintf(cmd, sizeof(cmd), "'%s/kvctl' --socket '%s' %s >/dev/null",
+		 build ? build : "build", n->d.dir, command);
+	return system(cmd);
+}
+
+bool keep_writethrough(struct keep_node *n)
+{
+	const char *value = getenv("WRITETHROUGH");
+	char *text = ask(n, "domain/" DOMAIN "/memory.writethrough");
+	char cmd[128];
+
+	if (!text)
+		return false;
+	free(text);
+	snprintf(cmd, sizeof(cmd), "set domain/" DOMAIN "/memory.writethrough %s",
+		 value ? value : "1");
+	if (kvctl(n, cmd))
+		bench_die("memory.writethrough cannot be set");
+	return true;
+}
+
+/* ---- the daemon ---- */
+
+static void area_add(struct keep_node *n, u32 slots)
+{
+	char cmd[256];
+
+	snprintf(cmd, sizeof(cmd), "swapon '%s/area' --size %llu", n->d.dir,
+		 AREA_HEAD + (unsigned long long)slots * SLOT);
+	if (kvctl(n, cmd))
+		bench_die("no area: room in %s?", n->d.dir);
+}
+
+static void attach(struct keep_node *n)
+{
+	static const u8 identity[KVMM_IDENTITY_LEN] = { 1, 2, 3 };
+	const struct kvmm_params p = {
+		.socket = n->d.socket,
+		.domain = DOMAIN,
+		.identity = identity,
+		.block_tokens = KEEP_TOKENS,
+		.group = { .layers = 1, .kv_heads = KEEP_TOKEN / 256,
+			   .k_bytes = 128, .v_bytes = 128 },
+		.max_bytes = KVMM_LIMIT_MAX,
+		.max_seqs = 8,
+	};
+	char text[256];
+
+	if (kvmm_attach(&p, &n->k, text))
+		bench_die("%s", text);
+}
+
+/* What the tiers hold: a domain cuts extents into spans, and these into blocks. */
+static void look_sizes(struct keep_node *n)
+{
+	const struct kvmm_attach_rep *rep = kvmm_info(n->k);
+
+	if (rep->block_bytes != KEEP_BYTES || rep->extent_size != EXTENT)
+		bench_die("a block has %llu bytes, an extent %llu",
+			  (unsigned long long)rep->block_bytes,
+			  (unsigned long long)rep->extent_size);
+	n->has.dev = rep->nr_extents / rep->span_extents * rep->span_blocks;
+	n->has.host = (u32)(file_value(n, "meminfo", "HostTotal") * 1024 /
+			    SLOT);
+	n->has.area = (u32)(file_value(n, "meminfo", "SwapTotal") * 1024 /
+			    SLOT);
+}
+
+void keep_start(struct keep_node *n, const struct keep_tiers *want, u64 seed,
+		double ns)
+{
+	char pool[32], host[32], area[32], extent[32];
+	const char *const args[] = {
+		"--backend", "host", "--pool-size", pool, "--extent-size", extent,
+		"--host-size", host, "--area-max", area,
+		"--min-token-bytes", "1024", "--max-clients", "4", NULL,
+	};
+
+	memset(n, 0, sizeof(*n));
+	n->seed = seed;
+	n->ns = ns;
+	snprintf(pool, sizeof(pool), "%u", want->dev / (SPAN / KEEP_BYTES) *
+		 SPAN);
+	snprintf(extent, sizeof(extent), "%u", EXTENT);
+	snprintf(host, sizeof(host), "%u", want->host * SLOT);
+	snprintf(area, sizeof(area), "%u", want->area * SLOT);
+	setenv("KVMM_SWAPD_LOG_LEVEL", "warn", 0);
+	bench_hold_start(&n->d, args);
+	must(n, kv_view_path(n->d.dir, n->view), "view socket");
+	if (want->area)
+		area_add(n, want->area);
+	attach(n);
+	look_sizes(n);
+}
+
+void keep_stop(struct keep_node *n)
+{
+	kvmm_detach(n->k);
+	bench_daemon_stop(&n->d);
+}
+
+struct killer {
+	pid_t	hold;
+	u32	us;
+};
+
+static void *kill_late(void *arg)
+{
+	const struct killer killer = *(struct killer *)arg;
+	pid_t pid;
+
+	free(arg);
+	usleep(killer.us);
+	pid = bench_child(killer.hold, "kvmm");
+	if (pid)
+		kill(pid, SIGKILL);
+	return NULL;
+}
+
+void keep_kill(struct keep_node *n, u32 us)
+{
+	struct killer *killer = malloc(sizeof(*killer));
+	pthread_t t;
+
+	if (!killer)
+		bench_die("no memory");
+	*killer = (struct killer){ .hold = n->d.pid, .us = us };
+	if (pthread_create(&t, NULL, kill_late, killer))
+		bench_die("no thread");
+	pthread_detach(t);
+}
+
+/* ---- the client ---- */
+
+static void ids_of(const struct keep_node *n, u32 prompt, u32 *ids)
+{
+	u32 i;
+
+	for (i = 0; i < KEEP_IDS; i++)
+		ids[i] = keep_mix(n->seed + (u64)prompt * KEEP_IDS + i) &
+			 0x7fffffff;
+}
+
+/* What the content of each block is made from: all ids up to its end. */
+static void keys_of(const u32 *ids, u64 *keys)
+{
+	u64 key = 0;
+	u32 i;
+
+	for (i = 0; i < KEEP_BLOCKS * KEEP_TOKENS; i++) {
+		key = keep_mix(key ^ ids[i]);
+		keys[i / KEEP_TOKENS] = key;
+	}
+}
+
+static void fill(u64 *block, u64 key)
+{
+	u32 i;
+
+	for (i = 0; i < WORDS; i++)
+		block[i] = key + i * 0x9e3779b97f4a7c15ull;
+}
+
+static bool is_right(const u64 *block, u64 key)
+{
+	u64 wrong = 0;
+	u32 i;
+
+	for (i = 0; i < WORDS; i++)
+		wrong |= block[i] ^ (key + i * 0x9e3779b97f4a7c15ull);
+	return !wrong;
+}
+
+static u32 salvages(const struct keep_node *n)
+{
+	u32 nr;
+
+	kvmm_resumed(n->k, &nr);
+	return nr;
+}
+
+static u64 open_prompt(struct keep_node *n)
+{
+	const struct kvmm_open_arg arg = {
+		.prompt_len = KEEP_IDS, .max_tokens = 1,
+		.priority = KVMM_PRIO_NORMAL,
+	};
+	struct kvmm_open_res res;
+
+	must(n, kvmm_seq_open(n->k, &arg, 1, &res), "SEQ_OPEN");
+	must(n, res.status, "open");
+	kvmm_release(n->k);
+	return res.seq;
+}
+
+/* Return: false: its memory was lost in a salvage. */
+static bool await_ready(struct keep_node *n, u64 seq,
+			struct kvmm_seq_status *st)
+{
+	const u64 end = bench_now() + LIMIT_NS;
+
+	for (;;) {
+		/* A kvmm that dies in the middle of a change leaves no record. */
+		if (kvmm_seq_status(n->k, seq, st)) {
+			must(n, kvmm_confirm(n->k), "status");
+			must(n, kvmm_seq_status(n->k, seq, st), "status");
+		}
+		if (st->state == KVMM_SEQ_READY)
+			return true;
+		if (st->state == KVMM_SEQ_RECOMPUTE)
+			return false;
+		if (st->state == KVMM_SEQ_FAILED)
+			must(n, st->reason, "a prompt fails");
+		if (kvmm_wait(n->k, 10000000) == -ECONNRESET)
+			must(n, -ECONNRESET, "wait");
+		if (bench_now() > end)
+			bench_die("a prompt is not READY after 60 s");
+	}
+}
+
+static u64 *block_at(const struct keep_node *n, u32 entry)
+{
+	return (u64 *)((char *)kvmm_pool(n->k) +
+		       (u64)entry * kvmm_info(n->k)->unit);
+}
+
+/* Check blocks below @found, write the others.  Return: the first wrong one. */
+static u32 use_blocks(struct keep_node *n, u64 seq, u32 found, const u64 *keys)
+{
+	u32 table[KEEP_BLOCKS + 1], i, wrong = KEEP_BLOCKS;
+
+	if (kvmm_seq_table(n->k, seq, 0, 0, KEEP_BLOCKS + 1, table)) {
+		must(n, kvmm_confirm(n->k), "table");
+		must(n, kvmm_seq_table(n->k, seq, 0, 0, KEEP_BLOCKS + 1, table),
+		     "table");
+	}
+	for (i = 0; i < found && wrong == KEEP_BLOCKS; i++)
+		if (!is_right(block_at(n, table[i]), keys[i]))
+			wrong = i;
+	for (i = found; i < KEEP_BLOCKS; i++)
+		fill(block_at(n, table[i]), keys[i]);
+	return wrong;
+}
+
+/* One step for all that was not found.  Return: 0, or the first error. */
+static int compute(struct keep_node *n, u64 seq, const struct kvmm_seq_status *st,
+		   const u32 *ids, const u64 *keys, u32 salvaged)
+{
+	const u32 from = st->valid_len, found = from / KEEP_TOKENS;
+	struct kvmm_begin_arg b = { .seq = seq, .start = from,
+				    .seq_epoch = st->seq_epoch,
+				    .max_tokens = KEEP_IDS - from };
+	struct kvmm_end_arg e = { .seq = seq, .valid_len = KEEP_IDS,
+				  .nr_ids = KEEP_IDS - from };
+	struct kvmm_begin_res br;
+	struct kvmm_end_res er;
+	u32 wrong;
+	int err;
+
+	err = kvmm_step_begin(n->k, ++n->step, &b, 1, &br);
+	kvmm_release(n->k);
+	if (err || br.status)
+		return err ? err : br.status;
+	if (br.copy_tokens)
+		bench_die("a copy is ordered, but no block was found in part");
+	wrong = use_blocks(n, seq, found, keys);
+	if (getenv("COMPUTE"))
+		usleep((u32)(n->ns * (KEEP_IDS - from) / 1000));
+	must(n, kvmm_confirm(n->k), "kvmm lives");
+	if (salvages(n) != salvaged)
+		return -ESTALE;
+	if (wrong < KEEP_BLOCKS)
+		bench_die("WRONG: block %u of a prompt of which %u were found has other content",
+			  wrong, found);
+	err = kvmm_step_end(n->k, n->step, (u64)(n->ns * (KEEP_IDS - from)),
+			    KEEP_IDS - from, &e, 1, ids + from, &er);
+	kvmm_release(n->k);
+	return err ? err : er.status;
+}
+
+/* Return: blocks found, or AGAIN. */
+static u32 serve(struct keep_node *n, const u32 *ids, const u64 *keys)
+{
+	const u32 salvaged = salvages(n);
+	struct kvmm_seq_status st = { 0 };
+	const u64 seq = open_prompt(n);
+	int err;
+
+	err = kvmm_seq_match(n->k, seq, ids, KEEP_IDS);
+	kvmm_release(n->k);
+	if (!err)
+		err = await_ready(n, seq, &st) ?
+		      compute(n, seq, &st, ids, keys, salvaged) : -ESTALE;
+	if (err && salvages(n) == salvaged)
+		must(n, err, "a prompt is refused");
+	must(n, kvmm_seq_close(n->k, &seq, 1), "SEQ_CLOSE");
+	kvmm_release(n->k);
+	return err ? AGAIN : st.valid_len / KEEP_TOKENS;
+}
+
+u32 keep_serve(struct keep_node *n, u32 prompt)
+{
+	u32 ids[KEEP_IDS], found;
+	u64 keys[KEEP_BLOCKS];
+
+	ids_of(n, prompt, ids);
+	keys_of(ids, keys);
+	while ((found = serve(n, ids, keys)) == AGAIN)
+		n->redone++;
+	return found;
+}
