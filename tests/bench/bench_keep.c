@@ -36,6 +36,7 @@
 #define AIM_FITS	0.99
 #define THETA		0.9		/* of Zipf's law */
 #define SEED		19u
+#define SPREAD		7919u		/* a prime, more than there are prompts */
 #define NS_TOKEN	50000.0		/* of prefill, as the client reports it */
 #define NS_CHEAP	10.0
 #define STORE_MAX_MS	60000u		/* rows with longer pauses in all are left out */
@@ -56,12 +57,9 @@ static const double all_sets[] = { 0.5, 0.9, 1.0, 1.5, 2, 3 };
 static const u32 all_pauses[] = { 0, 20, 200 };
 
 /* Without arguments: what changes with the set, the pauses and the tiers. */
-static const char * const default_rows[] = {
-	"32/256/0:*:0:none", "32/256/0:0.9:*:none", "64/64/0:1.5:20:none",
-	"*:0.9:0:none", "*:1.5:0:none", "32/256/0:0.9:0:cheap",
-	"32/256/0:0.9:0:write", "64/128/512:0.9:0:write",
-	"64/128/512:1.5:0:write", NULL
-};
+#define DEFAULT_ROWS							\
+	"32/256/0:*:0:none 32/256/0:0.9:*:none 64/64/0:*:20:none "	\
+	"*:[0-9].[59]:0:none *:0.9:0:write *:1.5:0:write 32/256/0:0.9:0:cheap"
 
 struct row {
 	const struct keep_tiers	*tiers;
@@ -79,17 +77,80 @@ struct pass {
 	double	s;
 };
 
-/* What a row did; [1]: with kills. */
+/* What a row did. */
 struct result {
 	struct pass	pass[NR_PASSES];
 	u32		prompts;
 	u32		lookups;	/* blocks looked up, all passes */
 	bool		fits;
 	u32		redone;
+	u32		killed;
+};
+
+/* Moments of a row at which kvmm is killed; not @armed: waits that kills need. */
+struct kills {
+	u32	left;
+	u32	lookups;	/* that are still to come */
+	bool	armed;
+	u64	rng;
 };
 
 static u32 nr_kills;
 static u32 nr_short, nr_rows, nr_left_out;
+
+/* ---- the ideal cache ---- */
+
+/*
+ * One tier, nothing lost.  A block is found only if all blocks before it are, so
+ * the blocks of a prompt are touched from the last to the first, and the oldest
+ * block of all is the last one that the oldest prompt still has.  While a prompt
+ * runs, its last token needs a block, in this cache as in kvmm.
+ */
+struct lru {
+	u32	cap;
+	u32	used;
+	u32	clock;
+	u32	nr;
+	struct {
+		u32	blocks;		/* cached */
+		u32	used_at;
+	} prompt[];
+};
+
+static struct lru *lru_new(u32 cap, u32 nr)
+{
+	struct lru *l = calloc(1, sizeof(*l) + nr * sizeof(l->prompt[0]));
+
+	if (!l || cap <= KEEP_BLOCKS)
+		bench_die("no LRU of %u blocks", cap);
+	l->cap = cap;
+	l->nr = nr;
+	return l;
+}
+
+static u32 lru_oldest(const struct lru *l)
+{
+	u32 i, old = ~0u;
+
+	for (i = 0; i < l->nr; i++)
+		if (l->prompt[i].blocks &&
+		    (old == ~0u ||
+		     l->prompt[i].used_at < l->prompt[old].used_at))
+			old = i;
+	return old;
+}
+
+/* Return: blocks found. */
+static u32 lru_serve(struct lru *l, u32 prompt)
+{
+	const u32 found = l->prompt[prompt].blocks;
+
+	l->prompt[prompt].blocks = KEEP_BLOCKS;
+	l->prompt[prompt].used_at = ++l->clock;
+	for (l->used += KEEP_BLOCKS - found; l->used + 1 > l->cap; l->used--)
+		l->prompt[lru_oldest(l)].blocks--;
+	return found;
+}
 
 /* ---- lookups ---- */
 
@@ -101,34 +162,21 @@ static double uniform(u64 *rng)
 /* Draw @nr of @prompts; the popular ones are spread over the order of storing. */
 static void draw_zipf(u32 *order, u32 nr, u32 prompts)
 {
-	double *sum = calloc(prompts, sizeof(*sum)), all = 0, x;
-	u32 *who = calloc(prompts, sizeof(*who)), i, lo, hi, k, swap;
+	double all = 0, left;
 	u64 rng = SEED;
+	u32 i, k;
 
-	if (!sum || !who)
-		bench_die("no memory");
-	for (i = 0; i < prompts; i++) {
+	for (i = 0; i < prompts; i++)
 		all += pow(i + 1, -THETA);
-		sum[i] = all;
-		who[i] = i;
-	}
-	for (i = prompts; i > 1; i--) {
-		k = (u32)(uniform(&rng) * i);
-		swap = who[k];
-		who[k] = who[i - 1];
-		who[i - 1] = swap;
-	}
 	for (i = 0; i < nr; i++) {
-		x = uniform(&rng) * all;
-		for (lo = 0, hi = prompts - 1; lo < hi;)
-			if (sum[k = (lo + hi) / 2] < x)
-				lo = k + 1;
-			else
-				hi = k;
-		order[i] = who[lo];
+		left = uniform(&rng) * all;
+		for (k = 0; k < prompts - 1; k++) {
+			left -= pow(k + 1, -THETA);
+			if (left < 0)
+				break;
+		}
+		order[i] = k * SPREAD % prompts;
 	}
-	free(sum);
-	free(who);
 }
 
 static u32 make_order(u32 pass, u32 prompts, u32 *order)
@@ -144,30 +192,33 @@ static u32 make_order(u32 pass, u32 prompts, u32 *order)
 	return nr;
 }
 
-/* Kill kvmm before some of @nr lookups, chosen at random: @left of all that follow. */
-static void maybe_kill(struct keep_node *n, u64 *rng, u32 *left, u32 lookups)
+/*
+ * Before some of the lookups that follow, chosen at random: wait for the kvmm that
+ * may still be starting, and kill it soon.
+ */
+static void maybe_kill(struct keep_node *n, struct kills *k)
 {
-	if (!*left || uniform(rng) * lookups >= *left)
+	if (!k->left || uniform(&k->rng) * k->lookups-- >= k->left)
 		return;
-	(*left)--;
-	keep_kill(n, (u32)(uniform(rng) * KILL_LATE_US));
+	k->left--;
+	keep_await_resumed(n);
+	if (k->armed)
+		keep_kill(n, (u32)(uniform(&k->rng) * KILL_LATE_US));
 }
 
-static void run_pass(struct keep_node *n, struct keep_lru *lru, u32 which,
-		     struct result *r, u64 *rng, u32 *kills)
+static void run_pass(struct keep_node *n, struct lru *lru, u32 which,
+		     struct result *r, struct kills *kills)
 {
-	u32 *order = calloc(2 * r->prompts, sizeof(*order));
+	u32 *order = calloc(2 * r->prompts, sizeof(*order)), i;
 	const u32 nr = order ? make_order(which, r->prompts, order) : 0;
-	/* Lookups of this pass and those after it. */
-	u32 i, rest = r->prompts * (which == SAME ? 4 : which == REVERSE ? 3 : 2);
 	char *before = keep_vmstat(n), *after;
 	struct pass *p = &r->pass[which];
 	const u64 start = bench_now();
 
 	for (i = 0; i < nr; i++) {
-		maybe_kill(n, rng, kills, rest--);
+		maybe_kill(n, kills);
 		p->found += keep_serve(n, order[i]);
-		p->lru += keep_lru_serve(lru, order[i]);
+		p->lru += lru_serve(lru, order[i]);
 	}
 	p->s = (double)(bench_now() - start) / 1e9;
 	after = keep_vmstat(n);
@@ -181,7 +232,7 @@ static void run_pass(struct keep_node *n, struct keep_lru *lru, u32 which,
 	free(order);
 }
 
-static void store(struct keep_node *n, struct keep_lru *lru,
+static void store(struct keep_node *n, struct lru *lru,
 		  const struct row *row, const struct result *r)
 {
 	u32 i;
@@ -189,7 +240,7 @@ static void store(struct keep_node *n, struct keep_lru *lru,
 	for (i = 0; i < r->prompts; i++) {
 		if (keep_serve(n, i))
 			bench_die("prompt %u is found before it was stored", i);
-		keep_lru_serve(lru, i);
+		lru_serve(lru, i);
 		if (row->pause)
 			usleep(row->pause * 1000);
 	}
@@ -230,7 +281,8 @@ static double share(const struct result *r, u32 *found, u32 *lru)
 	return *lru ? (double)*found / *lru : 1;
 }
 
-static void print_result(const struct row *row, const struct result *r, u32 kills)
+static void print_result(const struct row *row, const struct result *r,
+			 const struct keep_node *n)
 {
 	const struct pass *p;
 	u32 i;
@@ -241,19 +293,20 @@ static void print_result(const struct row *row, const struct result *r, u32 kill
 		       row->name, r->prompts, pass_name[i], p->found, p->lru,
 		       p->lru ? (double)p->found / p->lru : 1, p->from_host,
 		       p->from_area, p->s);
-		if (kills)
-			printf(" %u kills, %u lookups again |", kills, r->redone);
+		if (n->killed)
+			printf(" %u kills, %u lookups again |", n->killed,
+			       n->redone);
 		printf("\n");
 	}
 }
 
-/* Return: false: the daemon does not have the policy. */
-static bool play(const struct row *row, struct result *r, u32 kills)
+/* @kills: in the passes.  Return: false: the daemon lacks the policy. */
+static bool play(const struct row *row, struct result *r, u32 kills, bool armed)
 {
+	struct kills k = { .left = kills, .armed = armed, .rng = SEED };
 	struct keep_node n;
-	struct keep_lru *lru;
-	u64 rng = SEED + 1;
-	u32 total, i, left = kills;
+	struct lru *lru;
+	u32 total, i;
 
 	memset(r, 0, sizeof(*r));
 	keep_start(&n, row->tiers, SEED,
@@ -269,14 +322,18 @@ static bool play(const struct row *row, struct result *r, u32 kills)
 		       n.has.host, n.has.area);
 	r->prompts = (u32)(row->set * total / KEEP_BLOCKS);
 	r->fits = r->prompts * KEEP_BLOCKS + 1 <= total;
-	lru = keep_lru_new(total, r->prompts);
+	lru = lru_new(total, r->prompts);
+	k.lookups = 4 * r->prompts;
 	store(&n, lru, row, r);
 	for (i = 0; i < NR_PASSES; i++)
-		run_pass(&n, lru, i, r, &rng, &left);
+		run_pass(&n, lru, i, r, &k);
+	if (armed)
+		keep_await_resumed(&n);
 	r->redone = n.redone;
-	print_result(row, r, kills);
+	r->killed = n.killed;
+	print_result(row, r, &n);
 	print_counters(&n);
-	keep_lru_free(lru);
+	free(lru);
 	keep_stop(&n);
 	return true;
 }
@@ -318,19 +375,21 @@ static void run_row(const struct row *row)
 	u32 found, lru;
 	double part;
 
-	if (!play(row, &r, 0)) {
+	if (!play(row, &r, 0, false)) {
 		fprintf(stderr, "note: %s: skipped: this daemon has no memory.writethrough\n",
 			row->name);
 		return;
 	}
 	report(row, &r);
-	if (!nr_kills || !play(row, &killed, nr_kills))
+	if (!nr_kills || !play(row, &r, nr_kills, false) ||
+	    !play(row, &killed, nr_kills, true))
 		return;
 	part = share(&r, &found, &lru);
-	fprintf(stderr, "note: %s: %.3f of the LRU without kills", row->name, part);
+	fprintf(stderr, "note: %s: with the same waits %.3f of the LRU",
+		row->name, part);
 	part = share(&killed, &found, &lru);
-	fprintf(stderr, ", %.3f with %u; no word was wrong; %u lookups again\n",
-		part, nr_kills, killed.redone);
+	fprintf(stderr, ", with %u kills %.3f; no word was wrong; %u lookups again\n",
+		killed.killed, part, killed.redone);
 }
 
 static bool chosen(const char *name, char **globs)
@@ -381,21 +440,18 @@ static void run_rows(char **globs)
 int main(int argc, char **argv)
 {
 	const char *rows = getenv("ROWS"), *kills = getenv("KILLS");
-	char *words[64], *text = rows ? strdup(rows) : NULL, *save;
-	u32 nr = 0;
+	char *text = strdup(rows ? rows : DEFAULT_ROWS), *globs[64], *save;
+	u32 nr;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
 	nr_kills = kills ? (u32)atoi(kills) : 0;
-	if (text)
-		for (words[nr] = strtok_r(text, " ", &save);
-		     words[nr] && nr < ARRAY_SIZE(words) - 1;
-		     words[++nr] = strtok_r(NULL, " ", &save))
-			;
-	words[nr] = NULL;
-	if (argc > 1)
-		run_rows(argv + 1);
-	else
-		run_rows(nr ? words : (char **)default_rows);
+	for (nr = 0; nr < ARRAY_SIZE(globs) - 1; nr++) {
+		globs[nr] = strtok_r(nr ? NULL : text, " ", &save);
+		if (!globs[nr])
+			break;
+	}
+	globs[nr] = NULL;
+	run_rows(argc > 1 ? argv + 1 : globs);
 	fprintf(stderr, "note: %u of %u rows are short", nr_short, nr_rows);
 	if (nr_left_out)
 		fprintf(stderr, "; %u left out, with pauses of more than %u s in all",

@@ -2,9 +2,6 @@
 /*
  * keep.h - a client that stores prompts and looks them up again, for bench_keep
  *
- *	keep_node.c	a real daemon with up to three tiers, and its one client
- *	keep_lru.c	an ideal LRU cache of the same size
- *
  * A prompt has KEEP_BLOCKS whole blocks and one token more, because the last
  * token of a prompt is never taken from the cache.  A block has KEEP_BYTES: with
  * the header of a slot it is 32 KiB, so slots fill the extents of the lower tiers
@@ -30,8 +27,6 @@ static inline u64 keep_mix(u64 x)
 	return x ^ (x >> 31);
 }
 
-/* ---- keep_node.c ---- */
-
 /**
  * struct keep_tiers - sizes of the tiers, in blocks
  * @dev:  of the device pool; a multiple of 16
@@ -50,6 +45,7 @@ struct keep_tiers {
  * @seed:    of all ids
  * @ns:      device time that the client reports for a computed token, in ns
  * @redone:  lookups done again, because the daemon had died in the middle
+ * @killed:  times that kvmm was killed, or is about to be
  */
 struct keep_node {
 	struct bench_daemon	d;
@@ -60,6 +56,7 @@ struct keep_node {
 	double			ns;
 	u64			step;
 	u32			redone;
+	u32			killed;
 };
 
 /* Start a daemon with tiers of these sizes, and attach to it. */
@@ -81,17 +78,9 @@ u32 keep_serve(struct keep_node *n, u32 prompt);
 /* Text of the daemon's vmstat; free it with free(). */
 char *keep_vmstat(struct keep_node *n);
 
-/* Kill kvmm in @us microseconds, from another thread; kvmm-hold starts it again. */
+/* Kill kvmm in @us microseconds or a little later; kvmm-hold starts it again. */
 void keep_kill(struct keep_node *n, u32 us);
-
-/* ---- keep_lru.c ---- */
-
-struct keep_lru;
-
-/* @cap: blocks; @prompts: numbers of prompts are below it. */
-struct keep_lru *keep_lru_new(u32 cap, u32 prompts);
-void keep_lru_free(struct keep_lru *l);
-/* Look a prompt up, and take in what is missing.  Return: blocks found. */
-u32 keep_lru_serve(struct keep_lru *l, u32 prompt);
+/* Wait until the next kvmm has resumed this client, and then for a short time. */
+void keep_await_resumed(struct keep_node *n);
 
 #endif /* TESTS_BENCH_KEEP_H */

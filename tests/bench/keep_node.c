@@ -7,8 +7,6 @@
  * the step, where their places do not change.  kvmm may be killed at any moment:
  * if the next one salvaged, the prompt is looked up again.
  */
-#include <pthread.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -26,6 +24,11 @@
 #define LIMIT_NS	60000000000ull
 #define AGAIN		(~0u)		/* a salvage: look the prompt up again */
 #define DOMAIN		"keep"
+/*
+ * A kvmm that lives shorter, or has no request, did no work.  When two in a row
+ * die so, the next one starts without their memory.
+ */
+#define LIVES_US	300000u
 
 _Static_assert(EXTENT % SLOT == 0, "slots fill an extent");
 _Static_assert(SPAN % KEEP_BYTES == 0, "blocks fill a span");
@@ -187,35 +190,30 @@ void keep_stop(struct keep_node *n)
 	bench_daemon_stop(&n->d);
 }
 
-struct killer {
-	pid_t	hold;
-	u32	us;
-};
-
-static void *kill_late(void *arg)
-{
-	const struct killer killer = *(struct killer *)arg;
-	pid_t pid;
-
-	free(arg);
-	usleep(killer.us);
-	pid = bench_child(killer.hold, "kvmm");
-	if (pid)
-		kill(pid, SIGKILL);
-	return NULL;
-}
-
 void keep_kill(struct keep_node *n, u32 us)
 {
-	struct killer *killer = malloc(sizeof(*killer));
-	pthread_t t;
+	const pid_t pid = bench_child(n->d.pid, "kvmm");
+	char cmd[64];
 
-	if (!killer)
-		bench_die("no memory");
-	*killer = (struct killer){ .hold = n->d.pid, .us = us };
-	if (pthread_create(&t, NULL, kill_late, killer))
-		bench_die("no thread");
-	pthread_detach(t);
+	snprintf(cmd, sizeof(cmd), "(sleep 0.%06u; kill -KILL %d) &", us, pid);
+	if (!pid || system(cmd))
+		bench_die("there is no kvmm to kill");
+	n->killed++;
+}
+
+void keep_await_resumed(struct keep_node *n)
+{
+	const u64 end = bench_now() + LIMIT_NS;
+
+	while (kvmm_resumed(n->k, NULL) < n->killed) {
+		if (kvmm_wait(n->k, 10000000) == -ECONNRESET)
+			must(n, -ECONNRESET, "a kvmm is killed");
+		if (bench_now() > end)
+			bench_die("kvmm is not back after 60 s");
+	}
+	usleep(LIVES_US);
+	must(n, kvmm_nop(n->k), "NOP");
+	kvmm_release(n->k);
 }
 
 /* ---- the client ---- */
