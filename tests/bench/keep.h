@@ -44,6 +44,7 @@ struct keep_tiers {
  * @has:     sizes of the tiers, as the daemon reports them
  * @seed:    of all ids
  * @ns:      device time that the client reports for a computed token, in ns
+ * @doing:   the last request, for messages
  * @redone:  lookups done again, because the daemon had died in the middle
  * @killed:  times that kvmm was killed, or is about to be
  */
@@ -55,6 +56,7 @@ struct keep_node {
 	u64			seed;
 	double			ns;
 	u64			step;
+	const char		*doing;
 	u32			redone;
 	u32			killed;
 };

@@ -310,29 +310,41 @@ static u64 *block_at(const struct keep_node *n, u32 entry)
 		       (u64)entry * kvmm_info(n->k)->unit);
 }
 
-/* Check blocks below @found, write the others.  Return: the first wrong one. */
-static u32 use_blocks(struct keep_node *n, u64 seq, u32 found, const u64 *keys)
+/* Check blocks below @found, write the others.  Return: false: the step is void. */
+static bool use_blocks(struct keep_node *n, u64 seq, u32 found, const u64 *keys,
+		       u32 salvaged)
 {
 	u32 table[KEEP_BLOCKS + 1], i, wrong = KEEP_BLOCKS;
 
-	if (kvmm_seq_table(n->k, seq, 0, 0, KEEP_BLOCKS + 1, table)) {
+	while (salvages(n) == salvaged &&
+	       kvmm_seq_table(n->k, seq, 0, 0, KEEP_BLOCKS + 1, table))
 		must(n, kvmm_confirm(n->k), "table");
-		must(n, kvmm_seq_table(n->k, seq, 0, 0, KEEP_BLOCKS + 1, table),
-		     "table");
-	}
+	if (salvages(n) != salvaged)
+		return false;
 	for (i = 0; i < found && wrong == KEEP_BLOCKS; i++)
 		if (!is_right(block_at(n, table[i]), keys[i]))
 			wrong = i;
 	for (i = found; i < KEEP_BLOCKS; i++)
 		fill(block_at(n, table[i]), keys[i]);
-	return wrong;
+	must(n, kvmm_confirm(n->k), "kvmm lives");
+	if (salvages(n) != salvaged)
+		return false;
+	if (wrong < KEEP_BLOCKS)
+		bench_die("WRONG: block %u of a prompt of which %u were found has other content",
+			  wrong, found);
+	return true;
 }
 
-/* One step for all that was not found.  Return: 0, or the first error. */
+/*
+ * One step for all that was not found.  A step that a salvage made void is ended
+ * without progress: it may have begun after the salvage.
+ * Return: 0, or the first error.
+ */
 static int compute(struct keep_node *n, u64 seq, const struct kvmm_seq_status *st,
-		   const u32 *ids, const u64 *keys, u32 salvaged)
+		   const u32 *ids, const u64 *keys)
 {
-	const u32 from = st->valid_len, found = from / KEEP_TOKENS;
+	const u32 from = st->valid_len, salvaged = salvages(n);
+	const u64 ns = (u64)(n->ns * (KEEP_IDS - from));
 	struct kvmm_begin_arg b = { .seq = seq, .start = from,
 				    .seq_epoch = st->seq_epoch,
 				    .max_tokens = KEEP_IDS - from };
@@ -340,28 +352,40 @@ static int compute(struct keep_node *n, u64 seq, const struct kvmm_seq_status *s
 				  .nr_ids = KEEP_IDS - from };
 	struct kvmm_begin_res br;
 	struct kvmm_end_res er;
-	u32 wrong;
+	bool ok;
 	int err;
 
+	n->doing = "STEP_BEGIN";
 	err = kvmm_step_begin(n->k, ++n->step, &b, 1, &br);
 	kvmm_release(n->k);
-	if (err || br.status)
-		return err ? err : br.status;
+	if (err)
+		return err;
 	if (br.copy_tokens)
 		bench_die("a copy is ordered, but no block was found in part");
-	wrong = use_blocks(n, seq, found, keys);
 	if (getenv("COMPUTE"))
-		usleep((u32)(n->ns * (KEEP_IDS - from) / 1000));
-	must(n, kvmm_confirm(n->k), "kvmm lives");
-	if (salvages(n) != salvaged)
-		return -ESTALE;
-	if (wrong < KEEP_BLOCKS)
-		bench_die("WRONG: block %u of a prompt of which %u were found has other content",
-			  wrong, found);
-	err = kvmm_step_end(n->k, n->step, (u64)(n->ns * (KEEP_IDS - from)),
-			    KEEP_IDS - from, &e, 1, ids + from, &er);
+		usleep((u32)(ns / 1000));
+	ok = !br.status && use_blocks(n, seq, from / KEEP_TOKENS, keys, salvaged);
+	n->doing = "STEP_END";
+	err = kvmm_step_end(n->k, n->step, ns, KEEP_IDS - from, &e, ok,
+			    ids + from, &er);
 	kvmm_release(n->k);
+	if (!ok)
+		return br.status ? br.status : -ESTALE;
 	return err ? err : er.status;
+}
+
+/* The same; where kvmm has no memory now, ask again for up to a minute. */
+static int compute_patiently(struct keep_node *n, u64 seq,
+			     const struct kvmm_seq_status *st, const u32 *ids,
+			     const u64 *keys)
+{
+	const u64 end = bench_now() + LIMIT_NS;
+	int err;
+
+	while ((err = compute(n, seq, st, ids, keys)) == -EAGAIN &&
+	       bench_now() < end)
+		(void)kvmm_wait(n->k, 1000000);
+	return err;
 }
 
 /* Return: blocks found, or AGAIN. */
@@ -372,13 +396,14 @@ static u32 serve(struct keep_node *n, const u32 *ids, const u64 *keys)
 	const u64 seq = open_prompt(n);
 	int err;
 
+	n->doing = "SEQ_MATCH";
 	err = kvmm_seq_match(n->k, seq, ids, KEEP_IDS);
 	kvmm_release(n->k);
 	if (!err)
 		err = await_ready(n, seq, &st) ?
-		      compute(n, seq, &st, ids, keys, salvaged) : -ESTALE;
+		      compute_patiently(n, seq, &st, ids, keys) : -ESTALE;
 	if (err && salvages(n) == salvaged)
-		must(n, err, "a prompt is refused");
+		must(n, err, n->doing);
 	must(n, kvmm_seq_close(n->k, &seq, 1), "SEQ_CLOSE");
 	kvmm_release(n->k);
 	return err ? AGAIN : st.valid_len / KEEP_TOKENS;
