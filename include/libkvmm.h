@@ -50,7 +50,7 @@ void kvmm_identity_final(struct kvmm_identity *id, u8 *out);
  *                the default of this user
  * @domain:       name of the domain
  * @identity:     from kvmm_identity_final()
- * @block_tokens: 16, 32 or 64
+ * @block_tokens: a multiple of 16, at most 4096
  * @group:        KV layout of the one layer group
  * @min_bytes:    memory.min asked for: bytes that no other domain takes
  * @low_bytes:    memory.low: bytes that other domains take last

@@ -46,7 +46,7 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0x2e47dca264421637ull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0xe56bbe1e829c7d1bull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -55,6 +55,8 @@
 #define KVMM_NAME_LEN		64	/* domain name, with its NUL */
 #define KVMM_IDENTITY_LEN	32	/* digest of the model identity */
 #define KVMM_MAX_STEPS		4	/* open at once, for one client */
+#define KVMM_MIN_BLOCK_TOKENS	16	/* block_tokens is a multiple of it */
+#define KVMM_MAX_BLOCK_TOKENS	4096	/* most block_tokens */
 #define KVMM_NO_INDEX		0xffffffffu	/* no block, no table page */
 #define KVMM_NO_POOL		0xffffffffu	/* the sequence waits for no pool */
 #define KVMM_LIMIT_MAX		0xffffffffffffffffull	/* "max": no limit */
@@ -123,7 +125,8 @@ KVMM_ASSERT_SIZE(kvmm_limits, 32);
  * @features:     KVMM_FEAT_* that the client would use
  * @domain:       name of the domain, unique in the tenant, NUL-terminated
  * @identity:     digest of the model identity
- * @block_tokens: tokens of a block: 16, 32 or 64
+ * @block_tokens: tokens of a block: a multiple of KVMM_MIN_BLOCK_TOKENS, at most
+ *                KVMM_MAX_BLOCK_TOKENS
  * @nr_shards:    pools that one block spans; 1 in version 1
  * @nr_groups:    used entries of @group; 1 in version 1
  * @max_steps:    most steps open at once, 1 to KVMM_MAX_STEPS

@@ -43,7 +43,8 @@ BAD_AT(domain_endless, domain[KVMM_NAME_LEN - 1], 'x')
 BAD_AT(steps_many, max_steps, KVMM_MAX_STEPS + 1)
 BAD_AT(tokens_zero, block_tokens, 0)
 BAD_AT(tokens_odd, block_tokens, 17)
-BAD_AT(tokens_128, block_tokens, 128)
+BAD_AT(tokens_65552, block_tokens, 65552)
+BAD_AT(tokens_4112, block_tokens, 4112)
 BAD_AT(groups_none, nr_groups, 0)
 BAD_AT(shards_none, nr_shards, 0)
 BAD_AT(layers_none, group[0].layers, 0)
@@ -77,7 +78,8 @@ static const struct {
 	{ "block_tokens 8", bad_block_tokens, -EINVAL },
 	{ "block_tokens 0", bad_tokens_zero, -EINVAL },
 	{ "block_tokens 17", bad_tokens_odd, -EINVAL },
-	{ "block_tokens 128", bad_tokens_128, -EINVAL },
+	{ "block_tokens 4112", bad_tokens_4112, -EINVAL },
+	{ "block_tokens 65552", bad_tokens_65552, -EINVAL },
 	{ "two groups", bad_nr_groups, -EOPNOTSUPP },
 	{ "no group", bad_groups_none, -EOPNOTSUPP },
 	{ "two shards", bad_nr_shards, -EOPNOTSUPP },

@@ -84,6 +84,10 @@ START_TEST(test_numbers_of_records)
 	accepted(max_clients, 64);
 	refused(max_clients, 65);
 	refused(max_seqs, 0);
+	/* A block counts the sequences that map it. */
+	accepted(max_seqs, BIT(BLOCK_MAP_BITS) / SH_CLIENTS);
+	refused(max_seqs, BIT(BLOCK_MAP_BITS) / SH_CLIENTS + 1);
+	refused(max_seqs, ~0u);
 	accepted(max_seqs, 1);
 	refused(max_domains, 0);
 	accepted(max_domains, 1);

@@ -249,7 +249,14 @@ START_TEST(test_reasons)
 		u32		tokens, groups, flags, scale;
 		const char	*text;
 	} bad[] = {
-		{ 17, 1, 0, 0, "16, 32 or 64" },
+		{ 0, 1, 0, 0, "a multiple of 16" },
+		{ 8, 1, 0, 0, "a multiple of 16" },
+		{ 17, 1, 0, 0, "a multiple of 16" },
+		{ 4104, 1, 0, 0, "at most 4096" },
+		{ 4112, 1, 0, 0, "at most 4096" },
+		{ 65536, 1, 0, 0, "at most 4096" },
+		{ 48, 1, 0, 0, NULL },
+		{ 496, 1, 0, 0, NULL },
 		{ 16, 2, 0, 0, "one layer group" },
 		{ 16, 1, KVMM_ATTACH_RESUME, 0, "does not resume" },
 		{ 16, 1, 0, 1025, "out of bounds" },
@@ -483,7 +490,7 @@ static struct kv_domain broken;
 
 BREAK(0, broken.block_tokens = 0)
 BREAK(1, broken.block_tokens = 17)
-BREAK(2, broken.block_tokens = 128)
+BREAK(2, broken.block_tokens = 4112)
 BREAK(3, broken.name[0] = 0)
 BREAK(4, broken.name[KVMM_NAME_LEN - 1] = 'x')
 BREAK(5, broken.group.layers = 0)
@@ -503,11 +510,13 @@ BREAK(18, broken.operator_limit[CORE_LIMIT_WEIGHT] = 1)
 BREAK(19, broken.operator_limit[CORE_LIMIT_WEIGHT] = CORE_WEIGHT_MAX)
 BREAK(20, broken.by_operator = 0; broken.operator_limit[CORE_LIMIT_WEIGHT] = 0)
 BREAK(21, broken.group.layers = 32)
+BREAK(22, broken.block_tokens = 48)
 
 static void (*const breaks[])(void) = {
 	break_0, break_1, break_2, break_3, break_4, break_5, break_6, break_7,
 	break_8, break_9, break_10, break_11, break_12, break_13, break_14,
 	break_15, break_16, break_17, break_18, break_19, break_20, break_21,
+	break_22,
 };
 
 #define NR_BROKEN	13		/* the others are right */
@@ -535,7 +544,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_host_part, 0, ARRAY_SIZE(hosts));
 	tcase_add_loop_test(tc, test_largest_group, 0, 4);
 	tcase_add_test(tc, test_largest_values);
-	tcase_add_loop_test(tc, test_reasons, 0, 5);
+	tcase_add_loop_test(tc, test_reasons, 0, 12);
 	tcase_add_test(tc, test_smallest_token);
 	tcase_add_test(tc, test_limits_of_lower_tiers);
 	tcase_add_test(tc, test_first_client_sets_limits);

@@ -447,7 +447,8 @@ START_TEST(test_damaged_head_and_domain)
 	refused("use of domain", d->used, 2);
 	refused("domain", d->tenant, sh.cfg.max_tenants);
 	refused("domain", d->tenant, 1);
-	refused("domain", d->block_tokens, 48);
+	refused("domain", d->block_tokens, 40);
+	refused("domain", d->block_tokens, 4112);
 	refused("domain", d->name[0], 0);
 	refused("domain", d->name[KVMM_NAME_LEN - 1], 'x');
 	refused("domain", d->weight, 0);
@@ -478,6 +479,7 @@ START_TEST(test_damaged_clients)
 	refused("facts of seq", s->nr_retains, SEQ_RETAINS + 1);
 	accepted(s->nr_retains, SEQ_RETAINS);
 	refused("facts of seq", s->open_flags, 4);
+	accepted(s->open_flags, 3);
 	refused("facts of seq", s->max_tokens,
 		core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES * SH_BT - 39);
 	accepted(s->max_tokens, core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES * SH_BT - 40);

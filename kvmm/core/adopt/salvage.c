@@ -254,7 +254,7 @@ static bool seq_is_sane(const struct core *c, const struct kv_seq *s)
 	       tokens <= (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES *
 			 c->domains[s->domain].block_tokens &&
 	       s->nr_retains <= SEQ_RETAINS &&
-	       !(s->open_flags & ~(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX));
+	       !(s->open_flags & ~CORE_OPEN_FLAGS);
 }
 
 /* Keep the fields that were set at open, and the number of lost tokens. */

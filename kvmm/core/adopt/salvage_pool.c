@@ -190,8 +190,7 @@ static void block_reset(struct core *c, u32 dom, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
 	bool cached = b->flags & BLKF_INDEXED;
-	u32 node = b->node, entry = b->entry;
-	u8 nr_ids = b->nr_ids;
+	u32 node = b->node, entry = b->entry, nr_ids = b->nr_ids;
 	bool free = b->state == BLK_FREE;
 
 	KV_BUG_ON(dom >= core_cfg(c)->max_domains);
@@ -205,7 +204,7 @@ static void block_reset(struct core *c, u32 dom, u32 blk)
 	if (cached) {
 		b->state = BLK_CACHED;
 		b->node = node;
-		b->nr_ids = nr_ids;
+		block_set_ids(b, nr_ids);
 	} else if (!free) {
 		b->state = BLK_QUARANTINE;
 		b->flags = BLKF_SALVAGED;

@@ -248,6 +248,13 @@ static inline u32 block_refcount(const struct kv_block *b)
 	return b->nr_map + !!(b->flags & BLKF_INDEXED) + b->nr_copy;
 }
 
+/* The first @nr ids of the block's tokens are known. */
+static inline void block_set_ids(struct kv_block *b, u32 nr)
+{
+	KV_BUG_ON(nr > KVMM_MAX_BLOCK_TOKENS);
+	b->nr_ids = nr & (BIT(BLOCK_IDS_BITS) - 1);
+}
+
 /* May a sequence that maps the block write it in place? */
 static inline bool block_writable(const struct core *c, u32 blk)
 {

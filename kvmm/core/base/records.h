@@ -24,6 +24,7 @@
 #define CORE_CLASS_EMPTY	17u	/* no block of the span is in use */
 #define CORE_CLASS_ISOLATED	18u	/* the span is to be emptied, see isolate.c */
 #define CORE_ID_PAGE		126	/* token ids in a page of ids */
+#define CORE_OPEN_FLAGS		(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX)
 
 /* ---- blocks ---- */
 
@@ -48,18 +49,20 @@ enum kv_block_state {
 #define BLKF_SALVAGED	BIT(5)	/* steps from before an adoption may write the block */
 #define BLKF_BAD	BIT(6)	/* a copy was filling the block when the device failed */
 
+#define BLOCK_MAP_BITS	27	/* width of kv_block.nr_map */
 #define BLOCK_SRC_BITS	20	/* width of kv_block.nr_src */
 #define BLOCK_COPY_MAX	15u	/* most that kv_block.nr_copy can count */
+#define BLOCK_IDS_BITS	13	/* width of kv_block.nr_ids */
 
 /**
  * struct kv_block - one block; its index gives its address
- * @state:     BLK_*; written by block_set_state() alone
- * @domain:    part_index() of the owner of the span that the block is in
  * @nr_map:    sequences that map the block
  * @nr_src:    open steps that copy from the block or hold it (hold.c); the
  *             sequence may have another block in its place by now
  * @nr_copy:   copies of the daemon in flight that read or fill the block
- * @nr_ids:    token ids known, from the start of the block
+ * @nr_ids:    token ids known, from the start of the block; see block_set_ids()
+ * @state:     BLK_*; written by block_set_state() alone
+ * @domain:    part_index() of the owner of the span that the block is in
  * @next:      BLK_CACHED: neighbour on a list of lru.c; BLK_FREE: next on the
  *             free list of the span
  * @prev:      BLK_CACHED: neighbour on a list of lru.c; BLK_FREE in a lower
@@ -77,13 +80,13 @@ enum kv_block_state {
  * first line.
  */
 struct kv_block {
+	u64	nr_map	: BLOCK_MAP_BITS;
+	u64	nr_src	: BLOCK_SRC_BITS;
+	u64	nr_copy	: 4;
+	u64	nr_ids	: BLOCK_IDS_BITS;
 	u8	state;
 	u8	flags;
 	u16	domain;
-	u32	nr_map;
-	u32	nr_src	: BLOCK_SRC_BITS;
-	u32	nr_copy	: 4;
-	u32	nr_ids	: 8;
 	u32	next;
 	u32	prev;
 	u32	entry;
@@ -98,6 +101,7 @@ static_assert(sizeof(struct kv_block) == 48, "three quarters of a line");
 /* The entries of a step copy from a block once each, and hold it once each. */
 static_assert(64 * KVMM_MAX_STEPS * 2 * CORE_MAX_STEP_ENTRIES <
 	      1 << BLOCK_SRC_BITS, "every open step of every client");
+static_assert(KVMM_MAX_BLOCK_TOKENS < 1 << BLOCK_IDS_BITS, "every id of a block");
 
 /**
  * struct kv_hold - a step holds a block that its sequence no longer maps
@@ -1125,6 +1129,7 @@ struct core {
 	CORE_ARENA(x)
 #undef x
 	struct core_bind bind[64];
+	u32	prompt[KVMM_MAX_BLOCK_TOKENS];	/* scratch of match.c: ids of one block */
 };
 
 #endif /* KVMM_CORE_BASE_RECORDS_H */

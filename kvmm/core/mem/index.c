@@ -34,32 +34,37 @@
 #define FIELD_SALT	2u
 #define FIELD_PARENT	3u
 #define FIELD_IDS	4u
-#define FIELD_MAX	(4 * 64)	/* bytes: ids of the largest block */
 
-struct hash_input {
-	u32	len;
-	u8	bytes[4 * 8 + 16 + FIELD_MAX];
+/* A field is its type, its length in bytes, and these bytes. */
+struct root_input {
+	u32	identity_head[2];
+	u8	identity[KVMM_IDENTITY_LEN];
+	u32	salt_head[2];
+	u64	salt;
 };
+static_assert(sizeof(struct root_input) == 56, "hashed without holes");
 
-static void hash_field(struct hash_input *in, u32 type, const void *data,
-		       u32 len)
+/* A name's input without the ids themselves, which follow. */
+struct chain_input {
+	u32	parent_head[2];
+	u64	parent[2];
+	u32	ids_head[2];
+};
+static_assert(sizeof(struct chain_input) == 32, "hashed without holes");
+
+/* Hash @head, then @ids where they are: a block may have many. */
+static void hash_pair(const struct core *c, const struct kv_domain *d,
+		      const void *head, u32 len, const u32 *ids, u32 nr, u64 *hash)
 {
-	u32 head[2] = { type, len };
-
-	KV_BUG_ON(in->len + sizeof(head) + len > sizeof(in->bytes));
-	memcpy(in->bytes + in->len, head, sizeof(head));
-	memcpy(in->bytes + in->len + sizeof(head), data, len);
-	in->len += (u32)sizeof(head) + len;
-}
-
-static void hash_final(const struct core *c, const struct kv_domain *d,
-		       const struct hash_input *in, u64 *hash)
-{
+	const u8 *secret = c->tenants[d->tenant].secret;
 	XXH128_hash_t h;
+	XXH3_state_t st;
 
-	h = XXH3_128bits_withSecret(in->bytes, in->len,
-				    c->tenants[d->tenant].secret,
-				    CORE_SECRET_LEN);
+	XXH3_INITSTATE(&st);
+	XXH3_128bits_reset_withSecret(&st, secret, CORE_SECRET_LEN);
+	XXH3_128bits_update(&st, head, len);
+	XXH3_128bits_update(&st, ids, 4 * nr);
+	h = XXH3_128bits_digest(&st);
 	hash[0] = h.low64;
 	hash[1] = h.high64;
 }
@@ -68,22 +73,26 @@ static void hash_final(const struct core *c, const struct kv_domain *d,
 void index_root(const struct core *c, const struct kv_domain *d, u64 salt,
 		u64 *hash)
 {
-	struct hash_input in = { .len = 0 };
+	struct root_input in = {
+		.identity_head = { FIELD_IDENTITY, sizeof(in.identity) },
+		.salt_head = { FIELD_SALT, sizeof(salt) }, .salt = salt,
+	};
 
-	hash_field(&in, FIELD_IDENTITY, d->identity, sizeof(d->identity));
-	hash_field(&in, FIELD_SALT, &salt, sizeof(salt));
-	hash_final(c, d, &in, hash);
+	memcpy(in.identity, d->identity, sizeof(in.identity));
+	hash_pair(c, d, &in, sizeof(in), NULL, 0, hash);
 }
 
 /* Name of the block that holds @ids after the prefix named @parent. */
 void index_chain(const struct core *c, const struct kv_domain *d,
 		 const u64 *parent, const u32 *ids, u64 *hash)
 {
-	struct hash_input in = { .len = 0 };
+	struct chain_input in = {
+		.parent_head = { FIELD_PARENT, sizeof(in.parent) },
+		.parent = { parent[0], parent[1] },
+		.ids_head = { FIELD_IDS, 4 * d->block_tokens },
+	};
 
-	hash_field(&in, FIELD_PARENT, parent, 16);
-	hash_field(&in, FIELD_IDS, ids, 4 * d->block_tokens);
-	hash_final(c, d, &in, hash);
+	hash_pair(c, d, &in, sizeof(in), ids, d->block_tokens, hash);
 }
 
 static u32 *index_bucket(const struct core *c, const u64 *hash)

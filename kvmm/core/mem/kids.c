@@ -16,12 +16,15 @@
 #include "kvmm/core/mem/mem.h"
 
 #define KIDS_MAX	16	/* children of one parent that are compared */
+#define SAME		16u	/* ids that are compared at once */
 
 static u32 ids_in_common(const u32 *a, const u32 *b, u32 nr)
 {
-	u32 i;
+	u32 i = 0;
 
-	for (i = 0; i < nr && a[i] == b[i]; i++)
+	while (nr - i >= SAME && !memcmp(a + i, b + i, SAME * sizeof(*a)))
+		i += SAME;
+	for (; i < nr && a[i] == b[i]; i++)
 		;
 	return i;
 }

@@ -93,6 +93,8 @@ int config_settle(const struct core_config *in, struct core_config *cfg,
 	    cfg->named_tenants >= cfg->max_tenants || !cfg->max_steps ||
 	    cfg->max_steps > KVMM_MAX_STEPS)
 		return -EINVAL;
+	if ((u64)cfg->max_clients * cfg->max_seqs >= BIT(BLOCK_MAP_BITS))
+		return -EINVAL;
 	if (cfg->host_bytes % cfg->extent_size || cfg->swappiness > 200 ||
 	    cfg->area_bytes % cfg->extent_size || !tune_is_valid(cfg) ||
 	    (u64)cfg->max_domains * CORE_NR_POOLS > 0xffff)

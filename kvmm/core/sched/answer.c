@@ -83,7 +83,7 @@ static void fill_done(struct core *c, u32 entry)
 	core_count(c, CORE_EV_pgpromote, 1);
 	c->domains[dom].nr_filling--;
 	b->flags &= (u8)~BLKF_BAD;
-	b->nr_ids = (u8)e->nr_ids;
+	block_set_ids(b, e->nr_ids);
 	b->hash[0] = e->hash[0];
 	b->hash[1] = e->hash[1];
 	memcpy(block_ids(c, blk), block_ids(c, e->host), 4 * e->nr_ids);

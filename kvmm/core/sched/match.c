@@ -64,7 +64,7 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 
 /* ---- the cached prefix ---- */
 
-#define WORK_HASH	20u	/* hashing a block's ids, and an index lookup */
+#define WORK_LOOK	19u	/* an index lookup, and 1 unit for hashing 16 ids */
 #define WORK_KNOWN	3u	/* a block that was found by an earlier lookup */
 
 /* Is the content only in an area? */
@@ -143,8 +143,10 @@ static void hits_find_part(struct core *c, const struct kv_seq *s,
 			   struct hits *h, u32 node, const u64 *hash,
 			   const u32 *ids, u32 nr)
 {
-	u32 blk = kid_find(c, s->domain, node, hash, ids, nr, &h->part);
+	u32 blk;
 
+	core_work(c, nr / 16);
+	blk = kid_find(c, s->domain, node, hash, ids, nr, &h->part);
 	if (blk != CORE_NONE && block_is_claimed(c, blk))
 		h->part = 0;
 	else if (blk != CORE_NONE)
@@ -282,7 +284,7 @@ bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	struct id_cursor cur = { .page = s->id_head };
-	u32 ids[64], left = s->nr_ids - 1, bt = d->block_tokens, ref, node;
+	u32 *ids = c->prompt, left = s->nr_ids - 1, bt = d->block_tokens, ref, node;
 	u32 most = host_slots_max(c, s->domain) / 4 * 3;
 	u64 hash[2], next[2];
 
@@ -300,7 +302,7 @@ bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 		left -= h->whole * bt;
 	}
 	for (; left >= bt; left -= bt) {
-		core_work(c, WORK_HASH);
+		core_work(c, WORK_LOOK + bt / 16);
 		ids_next(c, &cur, ids, bt);
 		index_chain(c, d, hash, ids, next);
 		ref = index_lookup(c, s->domain, next, ids);

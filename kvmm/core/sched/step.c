@@ -161,7 +161,7 @@ static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 	KV_BUG_ON(c->blocks[to].state != BLK_OPEN || c->blocks[to].nr_map);
 	KV_BUG_ON(!c->blocks[from].nr_map || tokens > c->blocks[from].nr_ids);
 	memcpy(block_ids(c, to), block_ids(c, from), 4 * tokens);
-	c->blocks[to].nr_ids = (u8)tokens;
+	block_set_ids(&c->blocks[to], tokens);
 	block_map(c, to);
 	table_set(c, s, idx, to);
 	if (tokens) {
@@ -469,7 +469,7 @@ static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
 
 		KV_BUG_ON(!block_writable(c, blk));
 		memcpy(block_ids(c, blk) + off, ids, 4 * take);
-		c->blocks[blk].nr_ids = (u8)(off + take);
+		block_set_ids(&c->blocks[blk], off + take);
 		s->valid_len += take;
 		ids += take;
 		if (off + take == bt)

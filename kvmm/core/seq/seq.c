@@ -155,8 +155,7 @@ static int open_check(const struct core *c, u32 client,
 {
 	u64 tokens = (u64)a->prompt_len + a->max_tokens;
 
-	if (a->resv || !a->prompt_len ||
-	    (a->flags & ~(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX)))
+	if (a->resv || !a->prompt_len || (a->flags & ~CORE_OPEN_FLAGS))
 		return -EINVAL;
 	if (device_is_lost(c))
 		return -ENODEV;

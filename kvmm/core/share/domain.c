@@ -90,18 +90,22 @@ static int limits_check(const struct kvmm_attach_req *req)
 	return 0;
 }
 
+static bool tokens_are_sane(u32 block_tokens)
+{
+	return block_tokens && block_tokens <= KVMM_MAX_BLOCK_TOKENS &&
+	       block_tokens % KVMM_MIN_BLOCK_TOKENS == 0;
+}
+
 static int req_check(const struct kvmm_attach_req *req, const char **text)
 {
-	u32 bt = req->block_tokens;
-
 	*text = "the attach message has an invalid field";
 	if (!req->domain[0] || req->domain[KVMM_NAME_LEN - 1] || req->resv0 ||
 	    req->resv[0] || req->resv[1])
 		return -EINVAL;
 	if (!req->max_steps || req->max_steps > KVMM_MAX_STEPS)
 		return -EINVAL;
-	if (bt != 16 && bt != 32 && bt != 64) {
-		*text = "block_tokens must be 16, 32 or 64";
+	if (!tokens_are_sane(req->block_tokens)) {
+		*text = "block_tokens must be a multiple of 16, and at most 4096";
 		return -EINVAL;
 	}
 	if (req->weight > CORE_WEIGHT_MAX) {
@@ -371,8 +375,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	struct kv_domain was = *d;
 	struct core_attach_info info;
 
-	if ((was.block_tokens != 16 && was.block_tokens != 32 &&
-	     was.block_tokens != 64) || !was.name[0] ||
+	if (!tokens_are_sane(was.block_tokens) || !was.name[0] ||
 	    was.name[KVMM_NAME_LEN - 1] || group_check(&was.group) ||
 	    !weight_is_sane(&was))
 		return -EINVAL;
