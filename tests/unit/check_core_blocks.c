@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_blocks.c - blocks of 16 to 4096 tokens
+ * check_core_blocks.c - blocks of 16 to 4096 tokens, and clients that use them whole
  */
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -199,6 +199,32 @@ START_TEST(test_pieces)
 }
 END_TEST
 
+/* ---- whole blocks ---- */
+
+START_TEST(test_whole_blocks)
+{
+	u32 lens[] = { 1, 17, 0, 0, 0, 0, 0 }, i;
+
+	start(sizes[_i]);
+	lens[2] = bt - 1;
+	lens[3] = bt;
+	lens[4] = bt + 1;
+	lens[5] = 2 * bt - 1;
+	lens[6] = 2 * bt;
+	cache(2 * bt, 2 * bt, 2 * bt);
+	for (i = 0; i < ARRAY_SIZE(lens); i++) {
+		ck_assert_uint_eq(found(lens[i], 2 * bt + 9, KVMM_OPEN_WHOLE_BLOCKS),
+				  lens[i] / bt * bt);
+		ck_assert_uint_eq(found(lens[i], lens[i], KVMM_OPEN_WHOLE_BLOCKS),
+				  (lens[i] - 1) / bt * bt);
+	}
+	ck_assert_uint_eq(sh_count(CORE_EV_prefix_partial_tokens), 0);
+	/* Other sequences still get parts. */
+	ck_assert_uint_eq(found(bt / 2 + 1, 2 * bt, 0), bt / 2 + 1);
+	sh_stop();
+}
+END_TEST
+
 static void advise(u64 seq, u32 advice)
 {
 	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
@@ -209,10 +235,11 @@ static void advise(u64 seq, u32 advice)
 	sh_settle();
 }
 
-/* A fork, a truncation and a swap keep a part of a block. */
+/* A fork, a truncation and a swap keep the sequence's own part of a block. */
 START_TEST(test_own_content_stays)
 {
-	struct kvmm_open_arg a = { .prompt_len = 2 * sizes[_i], .max_tokens = 9 };
+	struct kvmm_open_arg a = { .prompt_len = 2 * sizes[_i], .max_tokens = 9,
+				   .flags = KVMM_OPEN_WHOLE_BLOCKS };
 	struct kvmm_len_arg *cut = (struct kvmm_len_arg *)sh.args;
 	u32 half = sizes[_i] + sizes[_i] / 2;
 	u64 seq, kid;
@@ -287,6 +314,7 @@ START_TEST(test_salvaged)
 	core_client_bind(c, cl, &bind);
 	sh_tick(1);
 	ck_assert_uint_eq(found(2 * bt, 2 * bt + 1, 0), 2 * bt);
+	ck_assert_uint_eq(found(bt + 3, 2 * bt, KVMM_OPEN_WHOLE_BLOCKS), bt);
 	sh_stop();
 }
 END_TEST
@@ -300,6 +328,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_names, 0, nr);
 	tcase_add_loop_test(tc, test_hits, 0, nr);
 	tcase_add_loop_test(tc, test_pieces, 0, nr);
+	tcase_add_loop_test(tc, test_whole_blocks, 0, nr);
 	tcase_add_loop_test(tc, test_own_content_stays, 0, nr);
 	tcase_add_test(tc, test_slices);
 	tcase_add_loop_test(tc, test_salvaged, 0, nr);

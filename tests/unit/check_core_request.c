@@ -130,7 +130,7 @@ static const struct {
 	int		error;
 } bad_open[] = {
 	{ "no prompt", { .max_tokens = 4 }, -EINVAL },
-	{ "flags", { .prompt_len = 4, .flags = 4 }, -EINVAL },
+	{ "flags", { .prompt_len = 4, .flags = KVMM_OPEN_WHOLE_BLOCKS << 1 }, -EINVAL },
 	{ "resv", { .prompt_len = 4, .resv = 1 }, -EINVAL },
 	{ "one token too many", { .prompt_len = 500, .max_tokens = 13 },
 	  -E2BIG },

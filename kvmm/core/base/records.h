@@ -24,7 +24,8 @@
 #define CORE_CLASS_EMPTY	17u	/* no block of the span is in use */
 #define CORE_CLASS_ISOLATED	18u	/* the span is to be emptied, see isolate.c */
 #define CORE_ID_PAGE		126	/* token ids in a page of ids */
-#define CORE_OPEN_FLAGS		(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX)
+#define CORE_OPEN_FLAGS		(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX | \
+				 KVMM_OPEN_WHOLE_BLOCKS)
 
 /* ---- blocks ---- */
 

@@ -137,7 +137,8 @@ static void hits_add(struct core *c, struct hits *h, u32 at, u32 ref)
 
 /*
  * Find a block after the prefix @hash, of node @node, that begins like the rest
- * of the prompt.  @ids are the next @nr ids of the prompt.
+ * of the prompt.  @ids are the next @nr ids of the prompt.  A client that cannot
+ * use a part of a block gets none.
  */
 static void hits_find_part(struct core *c, const struct kv_seq *s,
 			   struct hits *h, u32 node, const u64 *hash,
@@ -145,6 +146,8 @@ static void hits_find_part(struct core *c, const struct kv_seq *s,
 {
 	u32 blk;
 
+	if (s->open_flags & KVMM_OPEN_WHOLE_BLOCKS)
+		return;
 	core_work(c, nr / 16);
 	blk = kid_find(c, s->domain, node, hash, ids, nr, &h->part);
 	if (blk != CORE_NONE && block_is_claimed(c, blk))
