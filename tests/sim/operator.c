@@ -21,7 +21,7 @@ static int attach_wrong(struct kvmm_attach_req *req, struct rng *r)
 		req->max_steps = 0;
 		return -EINVAL;
 	case 2:
-		req->block_tokens = 17;
+		req->block_tokens = PICK(r, 0, 8, 17, 4104, 4112, 65536);
 		return -EINVAL;
 	case 3:
 		req->weight = CORE_WEIGHT_MAX + 1;

@@ -6,7 +6,8 @@
  * the only span, a full table) happen in every other seed.  Shapes of blocks
  * are chosen to need spans of one to several extents, with and without a tail.
  * One seed in thirty has a pool of thousands of blocks and sequences whose
- * tables have several pages.
+ * tables have several pages.  One in sixteen is wide: it has extents of 64 KiB
+ * and blocks of up to 4096 tokens.
  */
 #include "tests/sim/sim.h"
 
@@ -110,6 +111,48 @@ static void draw_config(struct sim *w)
 	draw_tiers(w, extents);
 }
 
+/*
+ * Extents that hold large blocks, in few spans.  A slot of the lower tiers for
+ * 4096 tokens takes 8 extents.  Not drawn: other seeds do not change.
+ */
+static void draw_wide(struct sim *w)
+{
+	struct core_config *cfg = &w->cfg;
+	struct rng *r = &w->rng;
+
+	w->plan.wide = mix2(w->seed, 11) % 16 == 0;
+	if (!w->plan.wide)
+		return;
+	cfg->extent_size = 65536;
+	w->nr_extents = rng_range(r, 16, SIM_EXTENTS);
+	w->nr_online = w->nr_extents;
+	cfg->pool_bytes = w->nr_extents * cfg->extent_size;
+	cfg->nr_idpages = PICK(r, 80, 160, 300) * cfg->max_clients;
+	if (cfg->host_bytes)
+		cfg->host_bytes = rng_range(r, 4, 64) * cfg->extent_size;
+	if (cfg->area_bytes)
+		cfg->area_bytes = rng_range(r, 8, 32) * cfg->extent_size;
+}
+
+/* Tokens of a block, and the shape of a domain that fits the pool. */
+static const struct shape *draw_shape(struct sim *w, u32 *tokens)
+{
+	const u32 span = w->plan.wide ? 4 : 2;	/* extents of the largest block */
+	struct rng *r = &w->rng;
+	const struct shape *s;
+	u64 bytes;
+
+	do {
+		s = &shapes[rng_below(r, ARRAY_SIZE(shapes))];
+		*tokens = w->plan.wide ? PICK(r, 16, 48, 784, 784, 1600, 4096) :
+					 PICK(r, 16, 16, 16, 16, 32, 64);
+		bytes = s->layers * s->heads * (s->k + s->v + 2 * s->scale) *
+			(u64)*tokens;
+	} while (bytes * 3 > w->cfg.pool_bytes ||
+		 bytes > span * w->cfg.extent_size);
+	return s;
+}
+
 /* Blocks of domains with the same id have the same content. */
 static u64 domain_uid(const struct sim *w, const struct sim_domain *d)
 {
@@ -133,14 +176,7 @@ static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
 	u32 n;
 
 	d->tenant = rng_below(r, nr_tenants);
-	do {
-		s = &shapes[rng_below(r, ARRAY_SIZE(shapes))];
-		req->block_tokens = PICK(r, 16, 16, 16, 16, 32, 64);
-	} while (s->layers * s->heads * (s->k + s->v + 2 * s->scale) *
-		 (u64)req->block_tokens * 3 > w->cfg.pool_bytes ||
-		 s->layers * s->heads * (s->k + s->v + 2 * s->scale) *
-		 (u64)req->block_tokens > 2 * w->cfg.extent_size);
-
+	s = draw_shape(w, &req->block_tokens);
 	req->magic = KVMM_ATTACH_MAGIC;
 	req->abi_version = KVMM_ABI_VERSION;
 	req->layout_hash = KVMM_LAYOUT_HASH;
@@ -194,7 +230,7 @@ static void draw_load(struct sim *w)
 	struct sim_plan *p = &w->plan;
 	struct rng *r = &w->rng;
 	u32 tokens = (u32)(w->cfg.pool_bytes / MIN_TOKEN_BYTES);
-	u32 most = SIM_TOKENS - 100;
+	u32 most = 2460;
 
 	if (w->cfg.pool_bytes < (1u << 19))
 		most = min(most / 2, max(24u, tokens / rng_range(r, 1, 8)));
@@ -215,6 +251,14 @@ static void draw_load(struct sim *w)
 	p->ghost = PICK(r, 0, 0, 0, 700);
 	p->quantum = PICK(r, 1000, 100000, 3000000);
 	p->prios = rng_chance(r, 400);
+	/* Not drawn: other seeds do not change. */
+	p->whole = mix2(w->seed, 12) % 8 < 2 ? 600 : 0;
+	if (!p->wide)
+		return;
+	/* Prefixes that are shared for more than a block, and answers over its end. */
+	p->max_prompt = PICK(r, 2400, 5000, SIM_TOKENS - 1000);
+	p->max_gen = PICK(r, 40, 80, 900);
+	p->branch_every = PICK(r, 40, 500, 900, 1700);
 }
 
 /* Draw delays and failures of the lower tiers. */
@@ -248,6 +292,7 @@ void plan_draw(struct sim *w)
 	u32 nr_tenants, i;
 
 	draw_config(w);
+	draw_wide(w);
 	draw_load(w);
 	draw_moves(w);
 	nr_tenants = rng_chance(&w->rng, 600) ? 1 :

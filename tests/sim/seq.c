@@ -192,6 +192,25 @@ void seq_lost(struct sim_seq *q)
 	q->stale = false;
 }
 
+/* A hit ends inside a block only if the client can use that. */
+static void seq_hit(struct sim *w, const struct sim_client *cl,
+		    const struct sim_seq *q, const struct kvmm_seq_status *st)
+{
+	u32 bt = w->dom[cl->dom].req.block_tokens;
+
+	if (bt > 64 && st->valid_len >= bt)
+		cover_note("hits of blocks of more than 64 tokens");
+	if (bt > 64 && st->valid_len % bt)
+		cover_note("hits that end inside one of these");
+	if (!(q->flags & KVMM_OPEN_WHOLE_BLOCKS))
+		return;
+	LAW(w, st->valid_len % bt == 0,
+	    "client %u: sequence %llx wants whole blocks of %u tokens, and hit %u",
+	    cl->id, (unsigned long long)q->handle, bt, st->valid_len);
+	if (st->valid_len)
+		cover_note("hits of whole blocks alone");
+}
+
 static void seq_arrived(struct sim *w, struct sim_client *cl,
 			struct sim_seq *q, const struct kvmm_seq_status *st)
 {
@@ -205,6 +224,7 @@ static void seq_arrived(struct sim *w, struct sim_client *cl,
 	LAW(w, !(q->flags & KVMM_OPEN_NO_MATCH) || !st->valid_len,
 	    "client %u: sequence %llx was matched against its will",
 	    cl->id, (unsigned long long)q->handle);
+	seq_hit(w, cl, q, st);
 	q->resident = true;
 	q->valid = st->valid_len;
 	q->dev_len = q->valid;
@@ -400,15 +420,17 @@ static u64 tokens_at_most(const struct sim *w, const struct sim_client *cl)
 	return min(most, (u64)(w->cfg.nr_idpages / w->cfg.max_clients) * 126);
 }
 
-static void open_draw(struct sim *w, struct kvmm_open_arg *a)
+static void open_draw(struct sim *w, const struct sim_client *cl,
+		      struct kvmm_open_arg *a)
 {
+	const u32 table = SIM_BLOCKS * w->dom[cl->dom].req.block_tokens;
 	const struct sim_plan *p = &w->plan;
 	struct rng *r = &w->rng;
 
 	memset(a, 0, sizeof(*a));
 	a->prompt_len = rng_chance(r, 300) ? rng_range(r, 1, 40)
-					   : rng_range(r, 1, p->max_prompt);
-	a->max_tokens = rng_range(r, 0, p->max_gen);
+					   : rng_range(r, 1, min(p->max_prompt, table - 100));
+	a->max_tokens = min(rng_range(r, 0, p->max_gen), table - a->prompt_len);
 	a->salt = rng_below(r, p->nr_salts);
 	/* One priority of each class of retention. */
 	a->priority = p->prios ? 80 * rng_below(r, 3) : 0;
@@ -416,6 +438,8 @@ static void open_draw(struct sim *w, struct kvmm_open_arg *a)
 		a->flags |= KVMM_OPEN_NO_MATCH;
 	if (rng_chance(r, p->flags))
 		a->flags |= KVMM_OPEN_NO_INDEX;
+	if (p->whole && rng_chance(r, p->whole))
+		a->flags |= KVMM_OPEN_WHOLE_BLOCKS;
 }
 
 static void open_done(struct sim *w, struct sim_client *cl,
@@ -457,7 +481,7 @@ void seq_act_open(struct sim *w, struct sim_client *cl)
 	int err;
 
 	for (i = 0; i < nr; i++)
-		open_draw(w, &a[i]);
+		open_draw(w, cl, &a[i]);
 	LOG(w, "client %u: OPEN %u", cl->id, nr);
 	err = shell_submit(w, cl, KVMM_OP_SEQ_OPEN, nr, 0, nr * sizeof(*a));
 	LAW(w, !err, "client %u: OPEN: %d", cl->id, err);

@@ -39,15 +39,16 @@ static struct sim_seq *share_pick(struct sim *w, struct sim_client *cl)
 
 static void remember(struct sim_client *cl)
 {
-	u32 i;
+	u32 all, i;
 
 	memcpy(was, cl->seqs, sizeof(was));
 	for (i = 0; i < SIM_SEQS; i++) {
 		if (!cl->seqs[i].used)
 			continue;
 		was_lost[i] = cl->seen[i].lost;
-		memcpy(was_tok[i], cl->seqs[i].tok, sizeof(was_tok[i]));
-		memcpy(was_hash[i], cl->seqs[i].hash, sizeof(was_hash[i]));
+		all = cl->seqs[i].prompt_len + cl->seqs[i].max_tokens;
+		memcpy(was_tok[i], cl->seqs[i].tok, all * sizeof(was_tok[i][0]));
+		memcpy(was_hash[i], cl->seqs[i].hash, all * sizeof(was_hash[i][0]));
 	}
 }
 
@@ -76,9 +77,10 @@ static void remap_take(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		       u32 slot)
 {
 	const struct sim_seq *from = &was[slot];
+	u32 all = from->prompt_len + from->max_tokens;
 
-	memcpy(q->tok, was_tok[slot], sizeof(was_tok[slot]));
-	memcpy(q->hash, was_hash[slot], sizeof(was_hash[slot]));
+	memcpy(q->tok, was_tok[slot], all * sizeof(*q->tok));
+	memcpy(q->hash, was_hash[slot], all * sizeof(*q->hash));
 	q->variant = from->variant;
 	q->valid = from->valid;
 	q->dev_len = from->valid;

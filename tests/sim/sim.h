@@ -26,8 +26,8 @@
 #define SIM_DOMAINS	5
 #define SIM_TENANTS	3
 #define SIM_SEQS	24	/* of one client */
-#define SIM_TOKENS	2560	/* of one sequence */
-#define SIM_BLOCKS	(SIM_TOKENS / 16)
+#define SIM_TOKENS	9216	/* of one sequence */
+#define SIM_BLOCKS	160	/* of one sequence */
 #define SIM_TABLES	128	/* table pages of one client */
 #define SIM_EXTENTS	64
 #define SIM_EVENTS	16	/* entries of an event ring */
@@ -314,6 +314,8 @@ struct sim_move {
 
 /* Draws of a seed before its first event. */
 struct sim_plan {
+	bool	wide;		/* large blocks in large extents, see plan.c */
+	u32	whole;		/* permille of sequences that want whole blocks */
 	u32	nr_events;
 	u32	nr_domains;
 	u32	max_live;	/* clients at once */
@@ -439,7 +441,7 @@ struct sim {
 	u32	log_next;
 	char	log[SIM_LOG_LINES][160];
 
-	u64	args[20000];
+	u64	args[SIM_BATCH * SIM_TOKENS / 2 + 4096];
 	u64	results[4096];
 	u32	tok[SIM_CLIENTS][SIM_SEQS][SIM_TOKENS];
 	u64	hash[SIM_CLIENTS][SIM_SEQS][SIM_TOKENS];
