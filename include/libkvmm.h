@@ -321,6 +321,36 @@ int kvmm_seq_open(struct kvmm *k, const struct kvmm_open_arg *args, u32 nr,
  * has no room for the ids now.
  */
 int kvmm_seq_match(struct kvmm *k, u64 seq, const u32 *ids, u32 nr);
+
+/**
+ * struct kvmm_found - how much of a prompt is cached, and where
+ * @found:  tokens of the cached prefix, whole blocks
+ * @ready:  tokens before the first block that is not on the device or in the
+ *          host pool: a match at once finds as many, but never the last token
+ * @tokens: of @found, tokens in each KVMM_TIER_*
+ */
+struct kvmm_found {
+	u32	found;
+	u32	ready;
+	u32	tokens[KVMM_NR_LOOKUP_TIERS];
+};
+
+/**
+ * kvmm_lookup() - ask how much of a prompt is cached, without a sequence
+ * @salt: as in SEQ_OPEN
+ * @ids:  the whole prompt
+ * @nr:   its tokens, at least 1
+ * @out:  the answer
+ *
+ * Never waits for memory, and changes nothing but which content is dropped
+ * first.  The prompt is sent in pieces until one is not found, each as one
+ * request.  The cache may change between two pieces, and after the last one.
+ * For a lookup beside other work prepare KVMM_OP_SEQ_LOOKUP with kvmm_prep().
+ *
+ * Return: as above; -EINVAL: no ids.
+ */
+int kvmm_lookup(struct kvmm *k, u64 salt, const u32 *ids, u32 nr,
+		struct kvmm_found *out);
 int kvmm_seq_fork(struct kvmm *k, u64 seq, u32 nr_children,
 		  struct kvmm_open_res *res);
 /**

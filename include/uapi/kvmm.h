@@ -46,7 +46,7 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0x4ed4c0bae5947971ull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0x8aa0c133865debc6ull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -404,7 +404,8 @@ KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, seqcount, 192);
 #define KVMM_OP_SEQ_SETPRIO	11	/* kvmm_prio_arg; kvmm_seq_res; another priority */
 #define KVMM_OP_EXTENT_ACK	12	/* kvmm_ack_arg; kvmm_seq_res; it was mapped, or unmapped */
 #define KVMM_OP_DETACH		13	/* -; -; the end; -EBUSY while a step is open */
-#define KVMM_NR_OPS		14	/* verbs that there are */
+#define KVMM_OP_SEQ_LOOKUP	14	/* kvmm_lookup_arg, ids; kvmm_lookup_res; which tiers have them */
+#define KVMM_NR_OPS		15	/* verbs that there are */
 
 /**
  * struct kvmm_sqe - one request, client to daemon
@@ -525,6 +526,73 @@ struct kvmm_seq_res {
 	__u32	valid_len;
 };
 KVMM_ASSERT_SIZE(kvmm_seq_res, 8);
+
+/* kvmm_lookup_arg.flags */
+#define KVMM_LOOKUP_LAST	(1u << 0)	/* the prompt ends with these ids */
+
+/**
+ * struct kvmm_lookup_arg - SEQ_LOOKUP; the entries' ids follow the entries
+ * @salt:   as in SEQ_OPEN
+ * @cookie: of the answer to the piece before; zeros where @start is 0
+ * @start:  tokens of the prompt before the first id, whole blocks: those that earlier pieces found
+ * @nr_ids: ids of this piece, whole blocks; with KVMM_LOOKUP_LAST any number, and those after
+ *          the last whole block are ignored
+ * @flags:  KVMM_LOOKUP_*
+ */
+struct kvmm_lookup_arg {
+	__u64	salt;
+	__u64	cookie[2];
+	__u32	start;
+	__u32	nr_ids;
+	__u32	flags;
+	__u32	resv0;
+	__u64	resv[2];
+};
+KVMM_ASSERT_SIZE(kvmm_lookup_arg, 56);
+
+/* Tiers of an answer to SEQ_LOOKUP */
+#define KVMM_TIER_DEVICE	0	/* a match uses the content without a copy */
+#define KVMM_TIER_HOST		1	/* in the host pool */
+#define KVMM_TIER_AREA		2	/* in a swap area only: a match does not use it */
+#define KVMM_TIER_MOVING	3	/* a copy or a read between tiers is in flight */
+#define KVMM_NR_LOOKUP_TIERS	4	/* tiers that there are */
+
+#define KVMM_LOOKUP_RUNS	8	/* runs of one answer */
+
+/* kvmm_lookup_res.flags */
+#define KVMM_LOOKUP_MORE	(1u << 0)	/* the ids after those found were not looked at */
+
+/**
+ * struct kvmm_lookup_run - neighbouring blocks of a prompt in one tier
+ * @tier:   KVMM_TIER_*
+ * @blocks: number of blocks
+ */
+struct kvmm_lookup_run {
+	__u32	tier;
+	__u32	blocks;
+};
+KVMM_ASSERT_SIZE(kvmm_lookup_run, 8);
+
+/**
+ * struct kvmm_lookup_res - of one SEQ_LOOKUP entry
+ * @status:  0, or a negative errno
+ * @flags:   KVMM_LOOKUP_MORE
+ * @found:   tokens found from @start on, whole blocks
+ * @nr_runs: used entries of @run
+ * @tokens:  of those, tokens in each KVMM_TIER_*
+ * @cookie:  names the prompt up to @start + @found, for the next piece
+ * @run:     the blocks found, in the order of the prompt
+ */
+struct kvmm_lookup_res {
+	__s32			status;
+	__u32			flags;
+	__u32			found;
+	__u32			nr_runs;
+	__u32			tokens[KVMM_NR_LOOKUP_TIERS];
+	__u64			cookie[2];
+	struct kvmm_lookup_run	run[KVMM_LOOKUP_RUNS];
+};
+KVMM_ASSERT_SIZE(kvmm_lookup_res, 112);
 
 /**
  * struct kvmm_begin_arg - STEP_BEGIN

@@ -27,6 +27,12 @@
 	x(prefix_partial_tokens, "of all tokens found, those inside a block that was mapped in part") \
 	x(restore_hit_tokens,	"of sequences preempted before, tokens found again") \
 	x(restore_miss_tokens,	"of sequences preempted before, tokens to be computed again") \
+	x(lookup,		"lookups of a prompt, or a piece of one, without a sequence") \
+	x(lookup_tokens,	"tokens of the prompts that were looked up so") \
+	x(lookup_device_tokens,	"of those, tokens found on the device")	\
+	x(lookup_host_tokens,	"of those, tokens found in the host pool") \
+	x(lookup_area_tokens,	"of those, tokens found in swap areas alone") \
+	x(lookup_moving_tokens,	"of those, tokens found while they were copied or read") \
 	x(prefix_insert,	"blocks entered into the prefix index")	\
 	x(prefix_duplicate,	"sealed blocks with content that was indexed already") \
 	x(prefix_evict,		"cached blocks dropped from the prefix index") \

@@ -277,6 +277,7 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	k->bell = -1;
 	memcpy(k->path, path, sizeof(k->path));
 	k->spin = p->spin;
+	k->block_tokens = p->block_tokens;
 	k->sock = lk_connect(path, timeout_ms, text);
 	ret = k->sock < 0 ? k->sock :
 	      shake_hands(k, &req, path, timeout_ms, text);

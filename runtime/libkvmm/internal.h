@@ -115,6 +115,7 @@ struct kvmm {
 	int				ended;	/* -ECONNRESET once it has ended */
 	char				why[LK_TEXT_LEN];
 	u32				spin;
+	u32				block_tokens;
 	s64				looked;	/* last look at the socket */
 
 	char				*pool;

@@ -149,6 +149,84 @@ int kvmm_seq_match(struct kvmm *k, u64 seq, const u32 *ids, u32 nr)
 	return ret;
 }
 
+#define LOOKUP_IDS	8192u	/* most ids of a piece: the rest may not be cached */
+
+/* Ask for the ids from @out->found on, where @cookie belongs. */
+static int lookup_piece(struct kvmm *k, u64 salt, const __u64 *cookie,
+			const u32 *ids, u32 nr, bool last,
+			const struct kvmm_found *out, struct kvmm_lookup_res *res)
+{
+	struct kvmm_lookup_arg *arg;
+	struct verb v;
+	int ret = verb_prep(k, &v, KVMM_OP_SEQ_LOOKUP, 1,
+			    sizeof(*arg) + (u64)nr * sizeof(u32));
+
+	if (ret)
+		return ret;
+	arg = v.args;
+	*arg = (struct kvmm_lookup_arg) {
+		.salt = salt,
+		.cookie = { cookie[0], cookie[1] },
+		.start = out->found,
+		.nr_ids = nr,
+		.flags = last ? KVMM_LOOKUP_LAST : 0,
+	};
+	memcpy(arg + 1, ids + out->found, (size_t)nr * sizeof(u32));
+	ret = verb_run(k, &v, res, 1);
+	return ret ? ret : res->status;
+}
+
+/* Add the answer to a piece of @nr ids.  Return: 0, or -ECONNRESET. */
+static int lookup_add(struct kvmm *k, const struct kvmm_lookup_res *res, u32 nr,
+		      struct kvmm_found *out)
+{
+	bool ready = out->ready == out->found;
+	u32 i, tokens, sum = 0;
+
+	for (i = 0; i < min(res->nr_runs, (u32)KVMM_LOOKUP_RUNS); i++) {
+		tokens = res->run[i].blocks * k->block_tokens;
+		sum += tokens;
+		if (res->run[i].tier >= KVMM_NR_LOOKUP_TIERS)
+			break;
+		out->tokens[res->run[i].tier] += tokens;
+		ready = ready && res->run[i].tier <= KVMM_TIER_HOST;
+		out->ready += ready ? tokens : 0;
+	}
+	if (i != res->nr_runs || sum != res->found || sum > nr ||
+	    (!sum && (res->flags & KVMM_LOOKUP_MORE)))
+		return lk_end(k, "kvmm found %u of %u tokens in %u runs",
+			      res->found, nr, res->nr_runs);
+	out->found += sum;
+	return 0;
+}
+
+int kvmm_lookup(struct kvmm *k, u64 salt, const u32 *ids, u32 nr,
+		struct kvmm_found *out)
+{
+	/* Half of the area at most, as for a match. */
+	const u32 room = (k->info.arg_bytes / 2 -
+			  (u32)sizeof(struct kvmm_lookup_arg)) / sizeof(u32);
+	const u32 max = min(room, LOOKUP_IDS) / k->block_tokens * k->block_tokens;
+	struct kvmm_lookup_res res = { 0 };
+	u32 n;
+	int ret;
+
+	memset(out, 0, sizeof(*out));
+	if (!nr || !max)
+		return nr ? -E2BIG : -EINVAL;
+	do {
+		n = min(nr - out->found, max);
+		ret = lookup_piece(k, salt, res.cookie, ids, n,
+				   out->found + n == nr, out, &res);
+		if (!ret)
+			ret = lookup_add(k, &res, n, out);
+		if (ret)
+			return ret;
+	} while ((res.flags & KVMM_LOOKUP_MORE) ||
+		 (res.found == n && out->found < nr));
+	return 0;
+}
+
 int kvmm_seq_fork(struct kvmm *k, u64 seq, u32 nr_children,
 		  struct kvmm_open_res *res)
 {

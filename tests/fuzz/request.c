@@ -90,6 +90,21 @@ static void ask_match(struct ask *a, u32 i)
 	a->nr_ids += arg->nr_ids;
 }
 
+static void ask_lookup(struct ask *a, u32 i)
+{
+	struct kvmm_lookup_arg *arg = (struct kvmm_lookup_arg *)a->args + i;
+
+	arg->salt = fuzz_u8(a->f) % 4;
+	arg->start = about(a->f, 0);
+	arg->nr_ids = about(a->f, fuzz_u8(a->f));
+	arg->flags = about(a->f, KVMM_LOOKUP_LAST);
+	arg->resv0 = seldom(a->f);
+	arg->resv[fuzz_u8(a->f) % 2] = seldom(a->f);
+	if (arg->start)
+		arg->cookie[fuzz_u8(a->f) % 2] = fuzz_u64(a->f);
+	a->nr_ids += arg->nr_ids;
+}
+
 static void ask_begin(struct ask *a, u32 i)
 {
 	struct kvmm_begin_arg *arg = (struct kvmm_begin_arg *)a->args + i;
@@ -203,6 +218,8 @@ static const struct {
 				    sizeof(struct kvmm_advise_arg) },
 	[KVMM_OP_SEQ_SETPRIO]	= { ask_prio, sizeof(struct kvmm_prio_arg) },
 	[KVMM_OP_EXTENT_ACK]	= { ask_ack, sizeof(struct kvmm_ack_arg) },
+	[KVMM_OP_SEQ_LOOKUP]	= { ask_lookup,
+				    sizeof(struct kvmm_lookup_arg) },
 };
 
 /* Numbers of steps rise; a STEP_END names a step that was begun. */
@@ -242,7 +259,8 @@ void fuzz_request(struct fuzz *f, const struct kvmm_seq_status *seqs,
 	memset(sqe, 0, sizeof(*sqe));
 	memset(args, 0, SHELL_ARGS);
 	/* DETACH ends a client, and invalid verbs find nothing new: both are rare. */
-	sqe->op = verb < 252 ? verb % KVMM_OP_DETACH :
+	sqe->op = verb < 234 ? verb % KVMM_OP_DETACH :
+		  verb < 252 ? KVMM_OP_SEQ_LOOKUP :
 		  verb < 254 ? KVMM_OP_DETACH : verb;
 	bytes = sqe->op < KVMM_NR_OPS ? verbs[sqe->op].bytes : 0;
 	if (bytes)

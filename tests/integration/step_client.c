@@ -125,6 +125,21 @@ static bool do_steps(struct actor *a)
 	       actor_end(a, a->step - 1, A, B, 1) && actor_end(a, a->step, A, A, 1);
 }
 
+/* The full blocks of the prompt are there, and this client maps them. */
+static bool do_lookup(struct actor *a)
+{
+	struct kvmm_found found;
+	u32 ids[ACTOR_PROMPT];
+	int ret;
+
+	actor_ids(ids, a->salt, 0, ACTOR_PROMPT);
+	ret = kvmm_lookup(a->k, 0, ids, ACTOR_PROMPT, &found);
+	if (!ret && (found.found < ACTOR_PROMPT / ACTOR_TOKENS * ACTOR_TOKENS ||
+		     found.ready != found.found))
+		ret = -EIO;
+	return actor_good(a, "SEQ_LOOKUP", ret);
+}
+
 static bool do_fork(struct actor *a)
 {
 	struct kvmm_open_res res[2];

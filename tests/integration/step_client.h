@@ -23,6 +23,7 @@
 	x(kv,		"blocks written")				\
 	x(end,		"STEP_END of a prefill")			\
 	x(steps,	"two steps open, begun and ended")		\
+	x(lookup,	"SEQ_LOOKUP")					\
 	x(fork,		"SEQ_FORK")					\
 	x(copy,		"a step with copies on write")			\
 	x(remap,	"SEQ_REMAP")					\

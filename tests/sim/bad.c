@@ -139,6 +139,47 @@ static void bad_match(struct sim *w, struct sim_client *cl, struct bad *b)
 	}
 }
 
+static void bad_lookup(struct sim *w, struct sim_client *cl, struct bad *b)
+{
+	struct kvmm_lookup_arg *a = (struct kvmm_lookup_arg *)w->args;
+	const u32 bt = w->dom[cl->dom].req.block_tokens;
+
+	b->what = "LOOKUP";
+	b->sqe.op = KVMM_OP_SEQ_LOOKUP;
+	b->sqe.nr = 1;
+	b->len = sizeof(*a) + 4 * bt;
+	b->entry = -EINVAL;
+	*a = (struct kvmm_lookup_arg){ .nr_ids = bt };
+	memset(a + 1, 0, 4 * bt);
+	switch (rng_below(&w->rng, 7)) {
+	case 0:
+		a->flags = 2;
+		break;
+	case 1:
+		a->resv[rng_below(&w->rng, 2)] = 1;
+		break;
+	case 2:
+		a->start = bt;		/* without a cookie */
+		break;
+	case 3:
+		a->start = bt / 2;
+		a->cookie[0] = 1;
+		break;
+	case 4:
+		a->start = 0u - bt;
+		a->cookie[1] = 1;
+		break;
+	case 5:
+		a->nr_ids--;
+		b->len -= 4;
+		break;
+	default:
+		a->nr_ids++;
+		b->status = -EINVAL;	/* the id is missing */
+		break;
+	}
+}
+
 static void bad_step(struct sim *w, struct sim_client *cl, struct bad *b)
 {
 	struct kvmm_begin_arg *a = (struct kvmm_begin_arg *)w->args;
@@ -336,7 +377,7 @@ static void bad_detach(struct sim *w, struct sim_client *cl, struct bad *b)
 /* Draw a request.  Return: false when it needs something that is not there. */
 static bool bad_draw(struct sim *w, struct sim_client *cl, struct bad *b)
 {
-	u32 kind = rng_below(&w->rng, 10);
+	u32 kind = rng_below(&w->rng, 11);
 
 	if ((kind == 3 || kind == 5 || kind == 8) && !seq_random(w, cl))
 		return false;
@@ -368,6 +409,9 @@ static bool bad_draw(struct sim *w, struct sim_client *cl, struct bad *b)
 	case 8:
 		bad_advise(w, cl, b);
 		break;
+	case 9:
+		bad_lookup(w, cl, b);
+		break;
 	default:
 		if (!cl->nr_steps)
 			return false;
@@ -389,7 +433,8 @@ static void bad_number(struct sim *w, struct sim_client *cl)
 	    (unsigned long long)cl->number, err);
 }
 
-static u64 settled_digest(struct sim *w, struct sim_client *cl)
+/* laws_settled_digest() - laws_digest(), when the core has no work left over */
+u64 laws_settled_digest(struct sim *w, struct sim_client *cl)
 {
 	u64 before, after = laws_digest(w);
 	u32 i, n;
@@ -420,7 +465,7 @@ void bad_act(struct sim *w, struct sim_client *cl)
 		bad_number(w, cl);
 		return;
 	}
-	before = settled_digest(w, cl);
+	before = laws_settled_digest(w, cl);
 	if (!bad_draw(w, cl, &b))
 		return;
 	b.sqe.number = ++cl->number;

@@ -365,7 +365,7 @@ static u64 digest_add(u64 d, const void *p, size_t len)
 	return d;
 }
 
-/* Digest of all that the views show, without counts of refusals. */
+/* Digest of all that the views show, without counts of refusals and lookups. */
 u64 laws_digest(struct sim *w)
 {
 	u64 ev[NR_CORE_EVENTS], d = 0;
@@ -379,6 +379,8 @@ u64 laws_digest(struct sim *w)
 
 	core_get_events(w->core, ev);
 	ev[CORE_EV_req_refused] = 0;
+	for (i = CORE_EV_lookup; i <= CORE_EV_lookup_moving_tokens; i++)
+		ev[i] = 0;
 	d = digest_add(d, ev, sizeof(ev));
 	core_get_pool(w->core, &p);
 	d = digest_add(d, &p, sizeof(p));

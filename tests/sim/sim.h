@@ -594,10 +594,15 @@ void seq_lost(struct sim_seq *q);
 
 /* ---- verbs.c: requests for sequences ---- */
 bool seq_act_match(struct sim *w, struct sim_client *cl, bool all);
+bool seq_act_match_whole(struct sim *w, struct sim_client *cl, struct sim_seq *q);
 bool seq_act_fork(struct sim *w, struct sim_client *cl);
 bool seq_act_close(struct sim *w, struct sim_client *cl, bool only_done);
 bool seq_act_setprio(struct sim *w, struct sim_client *cl);
 bool seq_act_advise(struct sim *w, struct sim_client *cl, bool back);
+
+/* ---- lookup.c: LOOKUP ---- */
+bool lookup_act(struct sim *w, struct sim_client *cl);
+void lookup_area(struct sim *w, struct sim_client *cl);
 
 /* ---- share.c: REMAP, TRUNCATE, TRIM ---- */
 bool share_act(struct sim *w, struct sim_client *cl);
@@ -621,6 +626,7 @@ bool laws_promise_kept(struct sim *w);
 void laws_event_posted(struct sim *w, struct sim_client *cl);
 void laws_check_kill(struct sim *w, struct sim_client *cl, int reason);
 u64 laws_digest(struct sim *w);
+u64 laws_settled_digest(struct sim *w, struct sim_client *cl);
 
 /* ---- wake.c ---- */
 void laws_no_forgotten_wait(struct sim *w);

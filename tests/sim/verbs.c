@@ -71,6 +71,28 @@ static void match_reset(struct sim *w, struct sim_client *cl,
 	    "client %u: MATCH of no ids", cl->id);
 }
 
+/* Send all ids of a sequence at once.  Return: whether the core took them. */
+bool seq_act_match_whole(struct sim *w, struct sim_client *cl, struct sim_seq *q)
+{
+	struct kvmm_match_arg *a = (struct kvmm_match_arg *)w->args, arg;
+	int err;
+
+	arg = (struct kvmm_match_arg){ .seq = q->handle, .nr_ids = q->ids_total,
+				       .flags = KVMM_MATCH_LAST };
+	*a = arg;
+	memcpy(a + 1, q->tok, 4 * q->ids_total);
+	LOG(w, "client %u: MATCH %llx, all %u ids", cl->id,
+	    (unsigned long long)q->handle, q->ids_total);
+	err = shell_submit(w, cl, KVMM_OP_SEQ_MATCH, 1, 0,
+			   (u32)sizeof(*a) + 4 * q->ids_total);
+	LAW(w, !err, "client %u: MATCH: %d", cl->id, err);
+	err = ((const struct kvmm_seq_res *)w->results)->status;
+	match_done(w, cl, &arg, err);
+	if (err == -EAGAIN)
+		match_reset(w, cl, q);
+	return !err;
+}
+
 bool seq_act_match(struct sim *w, struct sim_client *cl, bool all)
 {
 	struct kvmm_match_arg *a = (struct kvmm_match_arg *)w->args;

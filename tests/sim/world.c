@@ -94,6 +94,8 @@ static bool client_try(struct sim *w, struct sim_client *cl)
 
 	if (rng_chance(&w->rng, w->plan.advise))
 		return seq_act_advise(w, cl, rng_chance(&w->rng, 600));
+	if (rng_chance(&w->rng, 15))
+		return lookup_act(w, cl);
 	if (r < 120) {
 		if (cl->nr_seqs * 3 > cl->info.max_seqs &&
 		    rng_chance(&w->rng, 900))
@@ -144,7 +146,8 @@ static void client_act(struct sim *w, struct sim_client *cl)
 	}
 	for (i = 0; i < 6; i++)
 		if (client_try(w, cl))
-			return;
+			break;
+	lookup_area(w, cl);
 }
 
 /* ---- faults and deaths of clients ---- */

@@ -55,6 +55,10 @@ static const struct {
 	  ARG(open), -EINVAL },
 	{ "MATCH too short", { .op = KVMM_OP_SEQ_MATCH, .nr = 2 },
 	  ARG(match), -EINVAL },
+	{ "LOOKUP too short", { .op = KVMM_OP_SEQ_LOOKUP, .nr = 2 },
+	  ARG(lookup), -EINVAL },
+	{ "step of a LOOKUP", { .op = KVMM_OP_SEQ_LOOKUP, .nr = 1, .step = 1 },
+	  ARG(lookup), -EINVAL },
 	{ "BEGIN without a step", { .op = KVMM_OP_STEP_BEGIN, .nr = 1 },
 	  ARG(begin), -EINVAL },
 	{ "BEGIN without entries", { .op = KVMM_OP_STEP_BEGIN, .step = 9 },
@@ -316,6 +320,7 @@ static const struct {
 	{ { .op = KVMM_OP_SEQ_SETPRIO, .nr = 3 }, ARG(prio), RES(seq) },
 	{ { .op = KVMM_OP_EXTENT_ACK, .nr = 3 }, ARG(ack), RES(seq) },
 	{ { .op = KVMM_OP_DETACH }, 0, 0 },
+	{ { .op = KVMM_OP_SEQ_LOOKUP, .nr = 3 }, ARG(lookup), RES(lookup) },
 };
 
 static int check_req(struct kvmm_sqe sqe, u32 len, struct core_req *req)

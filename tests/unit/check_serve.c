@@ -276,6 +276,12 @@ static struct kvmm_sqe request(u16 op, u32 *args)
 		q.arg_len = sizeof(struct kvmm_match_arg) + 8;
 		args[3] = 2;
 		break;
+	case KVMM_OP_SEQ_LOOKUP:
+		q.arg_len = sizeof(struct kvmm_lookup_arg) + 8;
+		memset(args, 0, 8);
+		args[7] = 2;
+		args[8] = KVMM_LOOKUP_LAST;
+		break;
 	case KVMM_OP_STEP_BEGIN:
 		q.arg_len = sizeof(struct kvmm_begin_arg);
 		q.step = 2;

@@ -70,6 +70,11 @@
 #define F_PRIO_ARG(f, s)	f(s, seq) f(s, priority) f(s, resv)
 #define F_ACK_ARG(f, s)	f(s, extent) f(s, generation) f(s, what)	\
 	f(s, resv)
+#define F_LOOKUP_ARG(f, s)	f(s, salt) f(s, cookie) f(s, start)	\
+	f(s, nr_ids) f(s, flags) f(s, resv0) f(s, resv)
+#define F_LOOKUP_RUN(f, s)	f(s, tier) f(s, blocks)
+#define F_LOOKUP_RES(f, s)	f(s, status) f(s, flags) f(s, found)	\
+	f(s, nr_runs) f(s, tokens) f(s, cookie) f(s, run)
 #define F_SEQ_STATUS(f, s)	f(s, seqcount) f(s, generation)		\
 	f(s, state) f(s, reason) f(s, limiting_pool) f(s, valid_len)	\
 	f(s, seq_epoch) f(s, cached_len) f(s, table)
@@ -104,6 +109,9 @@
 	S(kvmm_advise_arg, F_ADVISE_ARG)				\
 	S(kvmm_prio_arg, F_PRIO_ARG)					\
 	S(kvmm_ack_arg, F_ACK_ARG)					\
+	S(kvmm_lookup_arg, F_LOOKUP_ARG)				\
+	S(kvmm_lookup_run, F_LOOKUP_RUN)				\
+	S(kvmm_lookup_res, F_LOOKUP_RES)				\
 	S(kvmm_seq_status, F_SEQ_STATUS)				\
 	S(kvmm_extent_status, F_EXTENT_STATUS)				\
 	S(kvmm_event, F_EVENT)						\
@@ -126,6 +134,9 @@
 	C(KVMM_OP_SEQ_CLOSE) C(KVMM_OP_SEQ_TRUNCATE)			\
 	C(KVMM_OP_SEQ_TRIM) C(KVMM_OP_SEQ_ADVISE)			\
 	C(KVMM_OP_SEQ_SETPRIO) C(KVMM_OP_EXTENT_ACK) C(KVMM_OP_DETACH)	\
+	C(KVMM_OP_SEQ_LOOKUP) C(KVMM_LOOKUP_LAST) C(KVMM_TIER_DEVICE)	\
+	C(KVMM_TIER_HOST) C(KVMM_TIER_AREA) C(KVMM_TIER_MOVING)		\
+	C(KVMM_NR_LOOKUP_TIERS) C(KVMM_LOOKUP_RUNS) C(KVMM_LOOKUP_MORE)	\
 	C(KVMM_NR_OPS) C(KVMM_OPEN_NO_MATCH) C(KVMM_OPEN_NO_INDEX)	\
 	C(KVMM_OPEN_WHOLE_BLOCKS)					\
 	C(KVMM_MATCH_LAST) C(KVMM_ADV_COLD) C(KVMM_ADV_PAGEOUT)		\

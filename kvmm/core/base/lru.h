@@ -176,6 +176,7 @@ void lru_leave(struct core *c, u32 node);
 void lru_hit(struct core *c, u32 node, u32 retain);
 void lru_add(struct core *c, u32 blk);
 void lru_del(struct core *c, u32 blk);
+void lru_touch(struct core *c, u32 node);
 void lru_settle(struct core *c, u32 node);
 bool lru_keep(struct core *c, u32 node, u64 until);
 void lru_chill(struct core *c, u32 node);

@@ -6,7 +6,8 @@
  * token ids).  The root of a chain is made of the model identity and the salt.
  * The hash is keyed with a secret of the tenant.  So one name stands for a whole
  * prefix, and a lookup walks a prompt block by block until the first miss.  A
- * client cannot make names: it sends no hashes and does not know the secret.
+ * client cannot make names: it sends no hashes, only cookies, which are
+ * enciphered (cookie.c), and does not know the secret.
  * Fields enter the hash with type and length.  A hit compares the ids of the
  * block, too; a collision along the chain would need equal keyed 128-bit hashes
  * for different prefixes.

@@ -295,6 +295,26 @@ void lru_add(struct core *c, u32 blk)
 	list_put(c, blk, false);
 }
 
+/**
+ * lru_touch() - a name was asked for, but not used
+ *
+ * A cached block becomes the youngest of its list, as if its last mapping were
+ * gone now: it stays on the list of its lease, and a cold one stays cold.  It is
+ * no hit, so nothing is learned.  A block that is mapped needs nothing: it gets
+ * its stamp when its last mapping is gone, and until then lru_hit() needs the
+ * time of its last use.
+ */
+void lru_touch(struct core *c, u32 node)
+{
+	u32 blk = c->nodes[node].ref;
+
+	if (!c->nodes[node].flags)
+		return;
+	KV_BUG_ON(blk & REF_ENTRY);
+	lru_del(c, blk);
+	lru_add(c, blk);
+}
+
 /* The children of a name changed: is its block a candidate now? */
 void lru_settle(struct core *c, u32 node)
 {

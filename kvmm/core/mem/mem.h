@@ -125,6 +125,14 @@ void index_drop(struct core *c, u32 ref);
 u32 index_evict_cost(const struct core *c, u32 blk);
 void index_evict(struct core *c, u32 blk);
 
+/* cookie.c: the name of a prefix, as a client may hold it */
+void cookie_encipher(const u64 *key, u64 *x);
+void cookie_decipher(const u64 *key, u64 *x);
+void cookie_make(const struct core *c, const struct kv_domain *d,
+		 const u64 *root, const u64 *name, u32 len, u64 *cookie);
+void cookie_read(const struct core *c, const struct kv_domain *d,
+		 const u64 *root, const u64 *cookie, u32 len, u64 *name);
+
 /* kids.c: indexed blocks that follow a prefix */
 u32 kid_find(const struct core *c, u32 dom, u32 parent, const u64 *name,
 	     const u32 *ids, u32 nr, u32 *len);

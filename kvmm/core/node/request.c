@@ -74,6 +74,32 @@ static int run_match(struct core *c, u32 client, const struct core_req *req,
 	return 0;
 }
 
+static int count_lookup(const struct core_req *req, u64 *ids, u64 *results)
+{
+	const struct kvmm_lookup_arg *a = req->args;
+	u32 i;
+
+	for (i = 0; i < req->sqe.nr; i++)
+		*ids += a[i].nr_ids;
+	*results = req->sqe.nr;
+	return 0;
+}
+
+static int run_lookup(struct core *c, u32 client, const struct core_req *req,
+		      void *results)
+{
+	const struct kvmm_lookup_arg *a = req->args;
+	const u32 *ids = (const u32 *)(a + req->sqe.nr);
+	struct kvmm_lookup_res *res = results;
+	u32 i;
+
+	for (i = 0; i < req->sqe.nr; i++) {
+		res[i].status = seq_lookup(c, client, &a[i], ids, &res[i]);
+		ids += a[i].nr_ids;
+	}
+	return 0;
+}
+
 static int run_begin(struct core *c, u32 client, const struct core_req *req,
 		     void *results)
 {
@@ -304,6 +330,9 @@ static const struct verb verbs[KVMM_NR_OPS] = {
 	[KVMM_OP_EXTENT_ACK]	= { sizeof(struct kvmm_ack_arg), SEQ_RES,
 				    NULL, run_ack },
 	[KVMM_OP_DETACH]	= { 0, 0, NULL, run_detach },
+	[KVMM_OP_SEQ_LOOKUP]	= { sizeof(struct kvmm_lookup_arg),
+				    sizeof(struct kvmm_lookup_res),
+				    count_lookup, run_lookup },
 };
 
 static int check_fixed(const struct kvmm_sqe *q)

@@ -35,6 +35,10 @@ void hits_drop_part(const struct core *c, struct hits *h);
 void hits_drop_reads(const struct core *c, struct hits *h);
 bool hits_room(struct core *c, u32 dom, struct hits *h, bool *waits);
 
+/* lookup.c: the tiers that have the prefix of a prompt */
+int seq_lookup(struct core *c, u32 client, const struct kvmm_lookup_arg *a,
+	       const u32 *ids, struct kvmm_lookup_res *res);
+
 /* admit.c: admission: a waiting sequence gets memory and runs */
 void admit_all(struct core *c);
 void admit_rest(struct core *c);
