@@ -148,6 +148,45 @@ START_TEST(test_lost_device)
 }
 END_TEST
 
+/* Nor has it a block that an open step maps, or that was being copied down. */
+START_TEST(test_lost_device_in_use)
+{
+	u64 seq;
+
+	cache(1, 1000);
+	(void)to_host(1000, 0, false);
+	seq = sh_ready(cl, 40, 16, 0);
+	sh_compute(cl, seq, 0, 40, 0);
+	ck_assert_int_eq(sh_begin(cl, seq, 40, 1), 0);
+	ck_assert_uint_eq(look(40, 0), 32);
+	ck_assert_uint_eq(look(16, 1000), 16);
+	SH_CORE(core_device_failed(c, sh.now, CORE_DEVICE_LOST));
+	sh_settle();
+	ck_assert_uint_eq(look(40, 0), 0);
+	ck_assert_uint_eq(look(16, 1000), 0);
+}
+END_TEST
+
+/* @_i 0: a block that leaves with its span; 1: whose span another tenant claims. */
+START_TEST(test_block_that_goes)
+{
+	u32 first;
+
+	cache(2, 0);
+	first = block_span(c, block_of(0, 1));
+	ck_assert_uint_eq(look(32, 0), 32);
+	sh_unchecked = true;
+	if (_i) {
+		c->spans[first].class = CORE_CLASS_ISOLATED;
+		c->extents[first].want = 1;
+	} else {
+		c->head->resizing = 1;
+		c->head->nr_online = first;
+	}
+	ck_assert_uint_lt(look(32, 0), 32);
+}
+END_TEST
+
 /* Salts and domains separate; clients of a domain share. */
 START_TEST(test_others)
 {
@@ -393,6 +432,8 @@ int main(void)
 	tcase_add_test(tc, test_lost);
 	tcase_add_test(tc, test_stalled_area);
 	tcase_add_test(tc, test_lost_device);
+	tcase_add_test(tc, test_lost_device_in_use);
+	tcase_add_loop_test(tc, test_block_that_goes, 0, 2);
 	tcase_add_test(tc, test_others);
 	tcase_add_test(tc, test_pieces);
 	tcase_add_test(tc, test_batch);
