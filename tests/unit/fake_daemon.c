@@ -139,6 +139,31 @@ static u32 do_match(struct fake *f, const u64 *args, char *res)
 	return sizeof(struct kvmm_seq_res);
 }
 
+/* The cookie of a place is the place. */
+static u32 do_lookup(struct fake *f, const u64 *args, char *res)
+{
+	const struct kvmm_lookup_arg *a = (const struct kvmm_lookup_arg *)args;
+	struct kvmm_lookup_res *r = (struct kvmm_lookup_res *)res;
+	u32 ends = a->start < f->on_device ? f->on_device : f->cached;
+	u32 whole = a->nr_ids / FAKE_BLOCK * FAKE_BLOCK;
+
+	if (a->cookie[0] != a->start || a->start % FAKE_BLOCK)
+		f->broken = "SEQ_LOOKUP has the cookie of another place";
+	if (a->nr_ids != whole && !(a->flags & KVMM_LOOKUP_LAST))
+		f->broken = "SEQ_LOOKUP ends inside a block";
+	*r = (struct kvmm_lookup_res){ .nr_runs = 1 };
+	r->found = min(min(whole, ends > a->start ? ends - a->start : 0), f->lookup_most);
+	if (r->found < whole && a->start + r->found < f->cached)
+		r->flags = KVMM_LOOKUP_MORE;
+	r->run[0].tier = a->start < f->on_device ? KVMM_TIER_DEVICE : KVMM_TIER_AREA;
+	r->run[0].blocks = r->found / FAKE_BLOCK;
+	r->tokens[r->run[0].tier] = r->found;
+	r->cookie[0] = a->start + r->found;
+	if (f->spoil_lookup)
+		f->spoil_lookup(r);
+	return sizeof(*r);
+}
+
 static u32 do_begin(struct fake *f, u32 nr, const u64 *args, char *res)
 {
 	const struct kvmm_begin_arg *a = (const struct kvmm_begin_arg *)args;
@@ -222,6 +247,8 @@ static u32 do_verb(struct fake *f, const struct kvmm_sqe *sqe, const u64 *args,
 		return do_open(f, sqe->nr, res);
 	case KVMM_OP_SEQ_MATCH:
 		return do_match(f, args, res);
+	case KVMM_OP_SEQ_LOOKUP:
+		return do_lookup(f, args, res);
 	case KVMM_OP_STEP_BEGIN:
 		return do_begin(f, sqe->nr, args, res);
 	case KVMM_OP_STEP_END:

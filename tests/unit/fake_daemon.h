@@ -26,6 +26,7 @@
 #define FAKE_RING	16u
 #define FAKE_ARG_BYTES	4096u
 #define FAKE_RES_BYTES	4096u
+#define FAKE_BLOCK	16u	/* tokens */
 #define FAKE_EVENTS	8u
 
 /**
@@ -40,6 +41,10 @@
  * @hold:        set by a test: take no requests for now
  * @spoil:       changes a completion before it is published, if not NULL
  * @short_by:    number of results that a completion leaves out
+ * @cached:      leading tokens of a prompt that SEQ_LOOKUP finds, whole blocks
+ * @on_device:   of those, tokens on the device; the others are in an area
+ * @lookup_most: tokens that one answer finds at most
+ * @spoil_lookup: changes an answer to SEQ_LOOKUP, if not NULL
  * @req:         the last ATTACH
  * @ops:         requests seen, by verb
  * @broken:      the fault of a request, or NULL
@@ -58,6 +63,10 @@ struct fake {
 	u32			hold;
 	void			(*spoil)(struct kvmm_cqe *cqe);
 	u32			short_by;
+	u32			cached;
+	u32			on_device;
+	u32			lookup_most;
+	void			(*spoil_lookup)(struct kvmm_lookup_res *res);
 
 	struct kvmm_attach_req	req;
 	u32			ops[KVMM_NR_OPS];
