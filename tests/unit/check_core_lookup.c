@@ -2,7 +2,7 @@
 /*
  * check_core_lookup.c - SEQ_LOOKUP: the tiers that have the prefix of a prompt
  */
-#include "tests/unit/lookup_fixture.h"
+#include "tests/unit/lookup_scene.h"
 
 /* ---- what is found ---- */
 

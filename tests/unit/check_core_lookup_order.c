@@ -2,7 +2,7 @@
 /*
  * check_core_lookup_order.c - a lookup changes the order of eviction, and nothing else
  */
-#include "tests/unit/lookup_fixture.h"
+#include "tests/unit/lookup_scene.h"
 
 /* ---- recency, and nothing else ---- */
 

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * lookup_fixture.h - a core with three tiers, content put on them, and SEQ_LOOKUP
+ * lookup_scene.h - a core with three tiers, content put on them, and SEQ_LOOKUP
  *
  * A pool of 32 blocks, a host pool and an area of 16 slots each.  A prompt is a
  * seed: its ids count up from there.  Content is put on a tier by hand, from the
  * end of a prompt on, because leaves leave the device first.
  */
-#ifndef LOOKUP_FIXTURE_H
-#define LOOKUP_FIXTURE_H
+#ifndef LOOKUP_SCENE_H
+#define LOOKUP_SCENE_H
 
 #include "tests/unit/core_shell.h"
 #include "kvmm/core/node/node.h"
@@ -178,4 +178,4 @@ static void __maybe_unused runs_are(u32 nr, const u32 (*runs)[2])
 	}
 }
 
-#endif /* LOOKUP_FIXTURE_H */
+#endif /* LOOKUP_SCENE_H */
