@@ -377,7 +377,7 @@ START_TEST(test_refused)
 }
 END_TEST
 
-/* A match at once finds what is on the device and in the host pool. */
+/* A match at once finds all of it, and reads the blocks of the area. */
 START_TEST(test_match_after_it)
 {
 	u64 seq;
@@ -392,8 +392,12 @@ START_TEST(test_match_after_it)
 	seq = sh_open(cl, 97, 0);
 	ck_assert_int_eq(sh_match(cl, seq, 97, 0), 0);
 	copies_done();
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RESTORING);
+	while (nr_ios)
+		SH_CORE(core_io_done(c, sh.now, ios[--nr_ios].id, 0));
+	copies_done();
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
-	ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 80);
+	ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 96);
 }
 END_TEST
 
