@@ -404,7 +404,7 @@ KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, seqcount, 192);
 #define KVMM_OP_SEQ_SETPRIO	11	/* kvmm_prio_arg; kvmm_seq_res; another priority */
 #define KVMM_OP_EXTENT_ACK	12	/* kvmm_ack_arg; kvmm_seq_res; it was mapped, or unmapped */
 #define KVMM_OP_DETACH		13	/* -; -; the end; -EBUSY while a step is open */
-#define KVMM_OP_SEQ_LOOKUP	14	/* kvmm_lookup_arg, ids; kvmm_lookup_res; which tiers have them */
+#define KVMM_OP_SEQ_LOOKUP	14	/* kvmm_lookup_arg, ids; kvmm_lookup_res; its tiers */
 #define KVMM_NR_OPS		15	/* verbs that there are */
 
 /**

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_keep.c - how much of what left the device pool is found again
+ * bench_keep.c - how much of the cache that left the device pool is found again
  *
  * A client stores N prompts of 12 blocks each, then looks all of them up again:
  * in the same order, in reverse order, and in 2N draws by Zipf's law.  It checks
- * every word of what is found and computes the rest.  An ideal LRU cache of the
+ * every word that is found and computes the rest.  An ideal LRU cache of the
  * same total size gets the same lookups.  A row is
  *
  *	POOL/HOST/AREA:SET:PAUSE:POLICY
@@ -22,7 +22,7 @@
  * more: kvmm is killed n times at random moments of the passes; and with the waits
  * before the kills alone, in which kvmm can copy.
  *
- * Aims: 95 % of what the LRU finds, over the three passes of a row; 99 % where all
+ * Aims: 95 % of the blocks that the LRU finds, over the three passes of a row; 99 % where all
  * prompts fit.
  */
 #include <fnmatch.h>
@@ -38,7 +38,7 @@
 #define THETA		0.9		/* of Zipf's law */
 #define SEED		19u
 #define SPREAD		7919u		/* a prime, more than there are prompts */
-#define NS_TOKEN	50000.0		/* of prefill, as the client reports it */
+#define NS_TOKEN	500000.0		/* of prefill, as the client reports it */
 #define NS_CHEAP	10.0
 #define STORE_MAX_MS	20000u		/* rows with longer pauses in all are left out */
 #define KILL_LATE_US	3000u
@@ -57,7 +57,7 @@ static const struct keep_tiers all_tiers[] = {
 static const double all_sets[] = { 0.5, 0.9, 1.0, 1.5, 2, 3 };
 static const u32 all_pauses[] = { 0, 20, 200 };
 
-/* Without arguments: what changes with the set, the pauses and the tiers. */
+/* Without arguments: the effect of the set, the pauses and the tiers. */
 #define DEFAULT_ROWS							\
 	"32/256/0:*:0:none 32/256/0:0.9:*:none 64/64/0:*:20:none "	\
 	"*:[0-9].[59]:0:none *:0.9:0:write *:1.5:0:write 32/256/0:0.9:0:cheap"
@@ -78,7 +78,7 @@ struct pass {
 	double	s;
 };
 
-/* What a row did. */
+/* The results of a row. */
 struct result {
 	struct pass	pass[NR_PASSES];
 	u32		prompts;
@@ -249,7 +249,7 @@ static void store(struct keep_node *n, struct lru *lru,
 
 /* ---- rows ---- */
 
-/* Counters that changed, of those that say what became of cached blocks. */
+/* Counters of evictions and copies that changed. */
 static void print_counters(struct keep_node *n)
 {
 	static const char * const kind[] = {

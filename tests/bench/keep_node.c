@@ -2,7 +2,7 @@
 /*
  * keep_node.c - a daemon with small tiers, and a client that checks every word
  *
- * The client does what a runtime does: SEQ_OPEN, SEQ_MATCH, wait for READY, one
+ * The client works like a runtime: SEQ_OPEN, SEQ_MATCH, wait for READY, one
  * step for all that was not found, SEQ_CLOSE.  Blocks are read and written inside
  * the step, where their places do not change.  kvmm may be killed at any moment:
  * if the next one salvaged, the prompt is looked up again.
@@ -141,7 +141,7 @@ static void attach(struct keep_node *n)
 		bench_die("%s", text);
 }
 
-/* What the tiers hold: a domain cuts extents into spans, and these into blocks. */
+/* The sizes of the tiers: a domain cuts extents into spans, and these into blocks. */
 static void look_sizes(struct keep_node *n)
 {
 	const struct kvmm_attach_rep *rep = kvmm_info(n->k);
@@ -227,7 +227,7 @@ static void ids_of(const struct keep_node *n, u32 prompt, u32 *ids)
 			 0x7fffffff;
 }
 
-/* What the content of each block is made from: all ids up to its end. */
+/* The content of each block is made from all ids up to its end. */
 static void keys_of(const u32 *ids, u64 *keys)
 {
 	u64 key = 0;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * lookup.c - LOOKUP, and what the world knows about the answer
+ * lookup.c - LOOKUP, and a check of its answer
  *
  * A client looks up the tokens of one of its sequences, in pieces of any length,
  * with its salt or another one, now and then with a token that differs.  Each
@@ -28,7 +28,7 @@
  * @found: tokens found, and in each tier
  * @ready: tokens before the first block that is not on the device or in the host
  *         pool
- * @hash:  what a cell at the end of each block must hold
+ * @hash:  content of a cell at the end of each block
  * @tier:  of each block that was found
  * @slot:  blocks by hash, plus one
  * @where: for each block, places in which its hash is

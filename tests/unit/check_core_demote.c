@@ -65,6 +65,7 @@ static void start(u32 slots, u32 area)
 	sh.cfg.host_bytes = slots * SLOT;
 	sh.cfg.area_bytes = max(area, 1u) * SLOT;
 	sh.cfg.watermark_scale_factor = 0;
+	sh.cfg.swappiness = 200;
 	sh_start();
 	c = sh.core;
 	cl = sh_attach(1, "a");
@@ -312,6 +313,34 @@ START_TEST(test_restoring)
 }
 END_TEST
 
+/*
+ * A sequence that finds no host slots is not swapped, but its failure has content of
+ * swapped sequences written: the next try finds slots.
+ */
+START_TEST(test_no_slots_once)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+	u64 seq[2];
+	u32 i;
+
+	sh_stop();
+	start(8, 64);
+	c->head->clean_after = ~0ull;
+	for (i = 0; i < 2; i++) {
+		seq[i] = asks(i);
+		sh_compute(cl, seq[i], 0, TOKENS, 1000 * (i + 1));
+	}
+	for (i = 0; i < 3; i++) {
+		*a = (struct kvmm_advise_arg){ .seq = seq[i > 0], .advice = KVMM_ADV_PAGEOUT };
+		ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
+		ck_assert_int_eq(sh_seq_res(0), i == 1 ? -EAGAIN : 0);
+		sh_settle();
+		all_done();
+	}
+	ck_assert_uint_eq(sh_state(cl, seq[1]), KVMM_SEQ_SWAPPED);
+}
+END_TEST
+
 /* Content that is dear to read is computed again. */
 START_TEST(test_slow_area)
 {
@@ -350,6 +379,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_found_in_area, 0, 2);
 	tcase_add_test(tc, test_restoring);
 	tcase_add_test(tc, test_slow_area);
+	tcase_add_test(tc, test_no_slots_once);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

@@ -4,7 +4,7 @@
  */
 #include "tests/unit/lookup_scene.h"
 
-/* ---- what is found ---- */
+/* ---- found content ---- */
 
 /* Whole blocks up to the first that is not cached; the last may end the prompt. */
 START_TEST(test_device)
@@ -167,7 +167,7 @@ START_TEST(test_lost_device_in_use)
 }
 END_TEST
 
-/* @_i 0: a block that leaves with its span; 1: whose span another tenant claims. */
+/* @_i 0: a block that leaves with its span; 1: of a span that another tenant claims. */
 START_TEST(test_block_that_goes)
 {
 	u32 first;

@@ -155,6 +155,8 @@ static bool reads_have_room(struct core *c, struct kv_seq *s, struct hits *h)
 	if (!h->reads || hits_room(c, s->domain, h, &waits))
 		return true;
 	if (waits) {
+		/* No block is copied ahead of need into these slots. */
+		seq_domain(c, s)->host_wanted = 1;
 		why_note(c, CORE_WAIT_slots, CORE_NONE);
 		return false;
 	}

@@ -166,6 +166,8 @@ static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
 	if (family_room(c, s, state))
 		return true;
 	core_count(c, CORE_EV_swap_fallback, 1);
+	/* So that there is room the next time. */
+	(void)host_write_out(c);
 	return false;
 }
 

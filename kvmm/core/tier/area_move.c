@@ -112,15 +112,33 @@ bool area_reclaim(struct core *c, u32 pool, u32 dom)
 	return false;
 }
 
-/* Has the area of a slot room for less than half of the slots that it could have? */
+/* Has an area room for less than half of the slots of @part that it could have? */
+static bool part_is_scarce(const struct core *c, u32 part)
+{
+	const struct kv_part *rec = part_at(c, part);
+	const struct kv_pool *p = core_pool(c, part_pool(c, part));
+	u64 all = (u64)(p->nr_extents / rec->span_extents) * rec->span_blocks;
+	u64 loose = (u64)(p->loose / rec->span_extents) * rec->span_blocks;
+
+	return (part_free(rec) + loose) * 2 < all;
+}
+
+/* area_is_scarce() - the same for the area of a slot */
 bool area_is_scarce(const struct core *c, u32 slot)
 {
-	const struct kv_part *part = part_at(c, c->blocks[slot].domain);
-	const struct kv_pool *p = core_pool(c, part_pool(c, c->blocks[slot].domain));
-	u64 all = (u64)(p->nr_extents / part->span_extents) * part->span_blocks;
-	u64 loose = (u64)(p->loose / part->span_extents) * part->span_blocks;
+	return part_is_scarce(c, c->blocks[slot].domain);
+}
 
-	return (part_free(part) + loose) * 2 < all;
+/* areas_are_scarce() - is there no area with more room for a domain? */
+bool areas_are_scarce(const struct core *c, u32 dom)
+{
+	u32 i;
+
+	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++)
+		if (core_pool(c, i)->online && part_at(c, part_index(c, dom, i))->used &&
+		    !part_is_scarce(c, part_index(c, dom, i)))
+			return false;
+	return true;
 }
 
 /*

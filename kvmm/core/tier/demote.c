@@ -161,8 +161,7 @@ enum demote demote_block(struct core *c, u32 dom, u32 blk)
 		return entry_is_there(c, b->entry) ? DEMOTE_DONE : DEMOTE_NOT;
 	if (!host_part(c, dom)->used)
 		return DEMOTE_FULL;
-	if (c->head->device || b->nr_copy || c->now < c->head->clean_after ||
-	    host_is_wanted(c))
+	if (c->head->device || b->nr_copy || c->now < c->head->clean_after)
 		return DEMOTE_NOT;
 	if (!copy_pays(c, dom))
 		return DEMOTE_DEAR;
@@ -190,7 +189,9 @@ bool demote_room(struct core *c, u32 dom, u32 nr, bool *waits)
 	while (host_free(c, dom) < nr && got == DEMOTE_DONE)
 		got = host_part(c, dom)->used ? slot_for_cache(c, dom, CORE_NONE) :
 						DEMOTE_FULL;
-	*waits = got == DEMOTE_WAITS;
+	/* A slot of a copy in flight can be written, then dropped. */
+	*waits = got == DEMOTE_WAITS || (got != DEMOTE_DONE && areas_pay(c, dom) &&
+		 host_part(c, dom)->nr[BLK_LIMBO] && !c->head->nr_overdue);
 	return got == DEMOTE_DONE;
 }
 

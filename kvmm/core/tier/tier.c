@@ -71,31 +71,52 @@ static bool dev_is_newer(const struct core *c, const struct kv_entry *e, u32 nod
 	       (node != CORE_NONE && lru_is_older(c, node, b->node));
 }
 
+/* The oldest slot with content that an area has, too. */
+static u32 copy_in_area(const struct core *c, u32 dom)
+{
+	u32 i = host_part(c, dom)->lru_head, n;
+
+	for (n = 0; i != CORE_NONE && n < SCAN_MAX; i = c->entries_low[i].next, n++)
+		if ((c->entries_low[i].flags & ENTF_AREA) &&
+		    host_droppable(&c->entries_low[i]))
+			return i;
+	return CORE_NONE;
+}
+
+/* The newest slot with content that the device keeps longer than that of @node. */
+static u32 copy_on_device(const struct core *c, u32 dom, u32 node)
+{
+	u32 i = host_part(c, dom)->lru_tail, n;
+
+	for (n = 0; i != CORE_NONE && n < SCAN_MAX; i = c->entries_low[i].prev, n++)
+		if (host_droppable(&c->entries_low[i]) &&
+		    dev_is_newer(c, &c->entries_low[i], node))
+			return i;
+	return CORE_NONE;
+}
+
 /**
  * host_drop_copy() - free a host slot with content that another tier has, too
  * @node: name of the content that needs a slot; a slot is kept if the device is
  *        about to lose its content, too.  CORE_NONE: none
  *
+ * A copy of the device's content is the first to be dropped where areas are scarce:
+ * then each slot counts.  Else it is the last one, since with it a later eviction is
+ * free.
  * Return: false: a scan found no such slot.
  */
 bool host_drop_copy(struct core *c, u32 dom, u32 node)
 {
-	const struct kv_part *part = host_part(c, dom);
-	u32 i, n;
+	u32 i = CORE_NONE;
 
-	for (i = part->lru_head, n = 0; i != CORE_NONE && n < SCAN_MAX;
-	     i = c->entries_low[i].next, n++)
-		if ((c->entries_low[i].flags & ENTF_AREA) &&
-		    host_droppable(&c->entries_low[i]))
-			goto out_drop;
-	for (i = part->lru_tail, n = 0; i != CORE_NONE && n < SCAN_MAX;
-	     i = c->entries_low[i].prev, n++)
-		if (host_droppable(&c->entries_low[i]) &&
-		    dev_is_newer(c, &c->entries_low[i], node))
-			goto out_drop;
-	return false;
-
-out_drop:
+	if (areas_are_scarce(c, dom))
+		i = copy_on_device(c, dom, node);
+	if (i == CORE_NONE)
+		i = copy_in_area(c, dom);
+	if (i == CORE_NONE)
+		i = copy_on_device(c, dom, node);
+	if (i == CORE_NONE)
+		return false;
 	host_slot_drop(c, i);
 	return true;
 }
@@ -289,7 +310,7 @@ static void write_some(struct core *c, u32 dom,
 /* Slots at the old end of the list that areas should have, too. */
 static u32 write_window(const struct core *c, u32 dom)
 {
-	return min(max(host_slots_max(c, dom) / 8, 8u), (u32)SCAN_MAX);
+	return min(max(host_slots_max(c, dom) / 16, 4u), (u32)SCAN_MAX);
 }
 
 /**

@@ -61,6 +61,7 @@ bool area_failed(struct core *c, u32 slot, u32 dir, int status);
 bool lies_in(const struct core *c, const struct kv_entry *e, u32 pool);
 bool area_reclaim(struct core *c, u32 pool, u32 dom);
 bool area_is_scarce(const struct core *c, u32 slot);
+bool areas_are_scarce(const struct core *c, u32 dom);
 void entry_lose(struct core *c, u32 entry);
 void areas_move(struct core *c);
 void move_ended(struct core *c, u32 entry);
