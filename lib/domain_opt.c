@@ -59,6 +59,9 @@ static bool take_limit(struct domain_opt *d, u32 key, const char *value)
 	if (key == DOMAIN_KEY_WEIGHT) {
 		if (kv_parse_uint(value, &v) || !v || v > WEIGHT_MOST)
 			return false;
+	} else if (key == DOMAIN_KEY_WRITETHROUGH) {
+		if (kv_parse_uint(value, &v) || v > 1)
+			return false;
 	} else if (!strcmp(value, "max")) {
 		v = KVMM_LIMIT_MAX;
 	} else if (kv_parse_size(value, &v)) {
@@ -74,7 +77,8 @@ static int refuse_limit(const struct domain_opt *d, u32 key, const char *value,
 {
 	snprintf(why, len, "--domain %s: %s: '%.40s' is %s", d->name,
 		 key_table[key].name, value, key == DOMAIN_KEY_WEIGHT ?
-		 "out of range: give 1 to 10000" :
+		 "out of range: give 1 to 10000" : key == DOMAIN_KEY_WRITETHROUGH ?
+		 "out of range: give 0 or 1" :
 		 "not a valid size: write 64K, 256M, 80GiB, or max");
 	return -EINVAL;
 }
@@ -101,7 +105,7 @@ int domain_opt_parse(struct domain_opt *d, const char *spec, char *why,
 	}
 	if (kv_opts_parse_keys(key_table, ARRAY_SIZE(key_table), &keys, copy,
 			       text, sizeof(text))) {
-		snprintf(why, len, "--domain %s: %s; keys are min=, low=, high=, max=, weight=",
+		snprintf(why, len, "--domain %s: %s; keys are min=, low=, high=, max=, weight=, writethrough=",
 			 d->name, text);
 		return -EINVAL;
 	}

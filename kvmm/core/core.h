@@ -343,7 +343,8 @@ int __must_check core_pool_resize(struct core *core, u64 now, u64 bytes);
 	x(LOW, "memory.low", "bytes that others take last")		\
 	x(HIGH, "memory.high", "bytes above which admissions wait")	\
 	x(MAX, "memory.max", "bytes that are never exceeded")		\
-	x(WEIGHT, "memory.weight", "share of the surplus, 1 to 10000")
+	x(WEIGHT, "memory.weight", "share of the surplus, 1 to 10000")	\
+	x(WRITETHROUGH, "memory.writethrough", "1: full blocks are copied down at once")
 
 enum core_limit {
 #define x(name, file, text) CORE_LIMIT_##name,

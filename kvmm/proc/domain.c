@@ -312,6 +312,13 @@ int show_memory_weight(const struct proc_ctx *ctx)
 	return 0;
 }
 
+int show_memory_writethrough(const struct proc_ctx *ctx)
+{
+	seq_printf(ctx->m, "%llu\n", (unsigned long long)
+		   ctx->domain->limit[CORE_LIMIT_WRITETHROUGH]);
+	return 0;
+}
+
 int show_memory_current(const struct proc_ctx *ctx)
 {
 	return show_memory(ctx, ctx->domain->current_bytes);

@@ -200,6 +200,8 @@ struct proc_ctx {
 	  "limit that is never exceeded, bytes or max")			\
 	x("domain/NAME/memory.weight", 0644, FOR_TENANTS, show_memory_weight,	\
 	  "its weight when domains divide unprotected memory, 100 by default")	\
+	x("domain/NAME/memory.writethrough", 0644, FOR_TENANTS, show_memory_writethrough, \
+	  "1: full blocks are copied to the host pool at once; 0 by default")	\
 	x("domain/NAME/memory.current", 0444, FOR_TENANTS, show_memory_current,	\
 	  "bytes charged now")						\
 	x("domain/NAME/memory.peak", 0444, FOR_TENANTS, show_memory_peak,		\

@@ -43,6 +43,8 @@ void limit_act(struct sim *w)
 		return;
 	if (which == CORE_LIMIT_WEIGHT)
 		value = rng_range(r, 0, 10001);
+	else if (which == CORE_LIMIT_WRITETHROUGH)
+		value = rng_below(r, 3);
 	else if (rng_chance(r, 300))
 		value = which == CORE_LIMIT_HIGH ? KVMM_LIMIT_MAX : 0;
 	err = core_domain_set(w->core, w->now, dom, which, value);
@@ -53,7 +55,8 @@ void limit_act(struct sim *w)
 	else if (!there)
 		LAW(w, err == -ENOENT, "unused domain %u is set: %d", dom, err);
 	else if (which == CORE_NR_LIMITS || (which == CORE_LIMIT_WEIGHT &&
-		 (!value || value > CORE_WEIGHT_MAX)))
+		 (!value || value > CORE_WEIGHT_MAX)) ||
+		 (which == CORE_LIMIT_WRITETHROUGH && value > 1))
 		LAW(w, err == -EINVAL, "mark %u to %llu: %d", which,
 		    (unsigned long long)value, err);
 	else

@@ -195,6 +195,30 @@ START_TEST(test_dear)
 }
 END_TEST
 
+/* A domain that writes through has a copy of each full block, cached or not. */
+START_TEST(test_writethrough)
+{
+	u64 seq;
+
+	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_WRITETHROUGH, 2), -EINVAL);
+	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_WRITETHROUGH, 1), 0);
+	seq = asks(0);
+	sh_compute(cl, seq, 0, TOKENS, 1000);
+	ck_assert_uint_eq(nr_copies, NR);
+	copies_done();
+	ck_assert_uint_eq(sh_count(CORE_EV_pgdemote), NR);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	/* Its eviction waits for no copy. */
+	ck_assert_int_eq(core_evict(c, sh.now, 0, POOL), NR);
+	ck_assert_uint_eq(nr_copies, 0);
+	ck_assert_uint_eq(plays(0), NR * SH_BT);
+	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_WRITETHROUGH, 0), 0);
+	seq = asks(1);
+	sh_compute(cl, seq, 0, TOKENS, 2000);
+	ck_assert_uint_eq(nr_copies, 0);
+}
+END_TEST
+
 /* A copy that fails is no wait for ever. */
 START_TEST(test_copy_fails)
 {
@@ -267,6 +291,28 @@ START_TEST(test_largest_gives_way)
 	for (i = 0; i < 8; i++)
 		(void)plays(20 + i);
 	ck_assert_uint_gt(part_used(host_part(c, sh.cl[other].info.domain)), 3);
+}
+END_TEST
+
+/* Spans of cache that another domain takes are copied first, and it waits for that. */
+START_TEST(test_span_is_copied)
+{
+	u32 first = cl, other = sh_attach(1, "b");
+	u64 seq;
+
+	c->head->clean_after = ~0ull;
+	plays_all(0, 3);
+	c->head->clean_after = 0;
+	cl = other;
+	seq = asks(20);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_WAITING);
+	ck_assert_uint_gt(nr_copies, 0);
+	all_done();
+	ck_assert_uint_eq(ends(seq, 20), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_evict_no_copy), 0);
+	cl = first;
+	ck_assert_uint_eq(plays(0), NR * SH_BT);
+	ck_assert_uint_eq(plays(1), NR * SH_BT);
 }
 END_TEST
 
@@ -372,10 +418,12 @@ int main(void)
 	tcase_add_test(tc, test_waiter_goes);
 	tcase_add_loop_test(tc, test_all_is_found, 0, 2);
 	tcase_add_test(tc, test_dear);
+	tcase_add_test(tc, test_writethrough);
 	tcase_add_test(tc, test_copy_fails);
 	tcase_add_test(tc, test_clean_one_first);
 	tcase_add_test(tc, test_oldest_is_lost);
 	tcase_add_test(tc, test_largest_gives_way);
+	tcase_add_test(tc, test_span_is_copied);
 	tcase_add_loop_test(tc, test_found_in_area, 0, 2);
 	tcase_add_test(tc, test_restoring);
 	tcase_add_test(tc, test_slow_area);

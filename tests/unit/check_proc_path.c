@@ -192,6 +192,7 @@ START_TEST(test_ls)
 			 "status\nblockstates\nlru_gen\nmemory.min\n"
 			 "memory.low\n"
 			 "memory.high\nmemory.max\nmemory.weight\n"
+			"memory.writethrough\n"
 			 "memory.current\n"
 			 "memory.peak\nmemory.capacity\nmemory.events\n"
 			 "memory.pressure\nio.pressure\n");

@@ -561,7 +561,7 @@ struct kv_domain {
 	u32	alloc_nr;	/* blocks allocated in this window */
 	u32	alloc_last;	/* in the window before it */
 	u32	pays;		/* bit set of the answers of demote.c */
-	u32	resv1;
+	u32	writethrough;	/* full blocks are copied to the host pool at once */
 	u64	demote_since;	/* since when a request waits for copies; 0: none does */
 	struct core_work work;	/* for readers; no decision reads it, see step.c */
 	struct kv_psi psi;
@@ -1125,7 +1125,8 @@ struct core {
 	struct core_trace *trace;	/* NULL: there is no ring, see trace.c */
 	u32	wait;		/* reason for the next refusal, see why.c */
 	u32	wait_dom;
-	u32	taker;		/* domain that memory is taken for now; only for traces and why.c */
+	u32	taker;		/* domain that memory is taken for now */
+	bool	demoted;	/* blocks of a span are evicted and still being copied, see reclaim.c */
 #define x(name, type, count) type *name;
 	CORE_ARENA(x)
 #undef x

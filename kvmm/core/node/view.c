@@ -218,6 +218,7 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	v->limit[CORE_LIMIT_HIGH] = d->high_bytes;
 	v->limit[CORE_LIMIT_MAX] = d->dev.max_bytes;
 	v->limit[CORE_LIMIT_WEIGHT] = d->weight;
+	v->limit[CORE_LIMIT_WRITETHROUGH] = d->writethrough;
 	v->by_operator = d->by_operator;
 	memcpy(v->operator_limit, d->operator_limit, sizeof(v->operator_limit));
 	v->emin_bytes = d->emin * d->dev.block_bytes;

@@ -178,12 +178,28 @@ void room_evict_spare(struct core *c, u32 dom, u32 nr)
 	d->dev.keep_spans = 0;
 }
 
+/* Evict a block of a span for another domain; with a copy first, if that pays. */
+static void evict_from_span(struct core *c, u32 dom, u32 blk)
+{
+	enum demote got = demote_block(c, dom, blk);
+
+	if (got == DEMOTE_GONE)
+		return;
+	/* The request does not wait for a write: the content is lost. */
+	count_copy(c, got == DEMOTE_WAITS ? DEMOTE_NOT : got);
+	c->demoted |= got == DEMOTE_DONE && c->blocks[blk].nr_copy;
+	index_evict(c, blk);
+}
+
 /*
  * span_evict_cached() - evict the cached blocks of a span
  *
  * Evicting a block also evicts the blocks that follow it in a prompt.  They may be
  * the last ones of other spans.  Those spans stay with their domain, since its
  * spare blocks were counted with them.
+ *
+ * A block whose copy is in flight is LIMBO and keeps the span until the copy ends;
+ * core.demoted says so.
  *
  * Return: evicted blocks of the span, without those that followed them.
  */
@@ -199,7 +215,7 @@ u32 span_evict_cached(struct core *c, u32 first)
 		if (c->blocks[i].state == BLK_CACHED &&
 		    (!owner->emin ||
 		     limit_may_lose(owner, index_evict_cost(c, i), true))) {
-			index_evict(c, i);
+			evict_from_span(c, c->spans[first].domain, i);
 			nr++;
 		}
 	owner->dev.keep_spans = 0;

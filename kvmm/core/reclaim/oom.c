@@ -46,6 +46,7 @@ static void row_fill(const struct core *c, struct core_oom_row *r, u32 dom)
 	r->limit[CORE_LIMIT_HIGH] = d->high_bytes;
 	r->limit[CORE_LIMIT_MAX] = d->dev.max_bytes;
 	r->limit[CORE_LIMIT_WEIGHT] = d->weight;
+	r->limit[CORE_LIMIT_WRITETHROUGH] = d->writethrough;
 	for (i = 0; i < NR_BLK_STATES; i++)
 		r->blocks[i] = d->dev.nr[i];
 	r->reserved = d->dev.reserved;

@@ -105,8 +105,10 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 			continue;
 		if (slack + domain_cached(d) >= (u64)nr + spare)
 			return ROOM_NOW;
+		c->demoted = false;
 		if (!span_steal(c, dom, back, &look))
-			return evacuate_for(c, dom, nr + spare);
+			return c->demoted ? ROOM_MADE :
+					    evacuate_for(c, dom, nr + spare);
 		back -= min(back, 1u);
 	}
 }

@@ -353,7 +353,8 @@ static void run_evict(struct core *c, u32 dom, u32 first, bool low,
 		evicted[e - first] = nr;
 		if (nr && low)
 			c->domains[c->spans[span].domain].nr_low_events++;
-		if (nr)
+		/* A copy that ends kicks all domains when the span is empty. */
+		if (nr && !c->demoted)
 			domain_kick(&c->domains[dom]);
 	}
 }

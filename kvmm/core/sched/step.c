@@ -406,6 +406,7 @@ static void seal_index(struct core *c, struct kv_seq *s, u32 idx)
 		if (index_insert(c, blk, parent, seq_fresh(s),
 				 retain_class(c, s, i)))
 			s->known_len += seq_domain(c, s)->block_tokens;
+		demote_through(c, s->domain, blk);
 		parent = c->blocks[blk].node;
 	}
 }

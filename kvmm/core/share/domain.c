@@ -396,6 +396,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	d->high_bytes = was.high_bytes;
 	d->dev.max_bytes = was.dev.max_bytes;
 	d->weight = was.weight;
+	d->writethrough = was.writethrough != 0;
 	d->by_operator = was.by_operator;
 	d->prefill_ns_token = was.prefill_ns_token;
 	d->pays = was.pays;

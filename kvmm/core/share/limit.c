@@ -223,6 +223,7 @@ void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
 	asked[CORE_LIMIT_MAX] = l->max;
 	asked[CORE_LIMIT_WEIGHT] = req->weight ? req->weight :
 						 CORE_WEIGHT_DEFAULT;
+	asked[CORE_LIMIT_WRITETHROUGH] = 0;
 	d->min_bytes = limit_bounded(d, CORE_LIMIT_MIN);
 	d->low_bytes = limit_bounded(d, CORE_LIMIT_LOW);
 	d->high_bytes = limit_bounded(d, CORE_LIMIT_HIGH);
@@ -230,6 +231,7 @@ void limit_init(struct kv_domain *d, const struct kvmm_attach_req *req)
 	d->dev.max_blocks = to_blocks(&d->dev, d->dev.max_bytes);
 	d->high_blocks = to_blocks(&d->dev, d->high_bytes);
 	d->weight = (u32)limit_bounded(d, CORE_LIMIT_WEIGHT);
+	d->writethrough = (u32)limit_bounded(d, CORE_LIMIT_WRITETHROUGH);
 	KV_BUG_ON(!d->weight || d->weight > CORE_WEIGHT_MAX);
 }
 
@@ -502,6 +504,11 @@ int limit_set(struct kv_domain *d, u32 which, u64 value)
 		if (!value || value > CORE_WEIGHT_MAX)
 			return -EINVAL;
 		d->weight = (u32)value;
+		return 0;
+	case CORE_LIMIT_WRITETHROUGH:
+		if (value > 1)
+			return -EINVAL;
+		d->writethrough = (u32)value;
 		return 0;
 	}
 	return -EINVAL;

@@ -24,6 +24,7 @@
 #define CLEAN_LEAST	8u	/* blocks that are kept ready for eviction, at least */
 #define CLEAN_WINDOW_NS	100000000ull	/* time over which allocations are counted */
 #define CLEAN_BATCH	64u	/* copies in flight for cleaning ahead, at most */
+#define THROUGH_MOST	1024u	/* the same for a domain that writes through */
 #define CLEAN_BYTES	(64u << 20)	/* with large blocks so many bytes */
 #define CLEAN_PART	8u	/* part of a domain's blocks that is kept ready, at most */
 #define PROBE_NS	50000000ull	/* pause after which a copy is made that may not pay */
@@ -238,13 +239,18 @@ static bool rate_is_old(const struct core *c)
 	return !c->head->nr_copies && c->now - c->head->copy_last > PROBE_NS;
 }
 
-/* Can copies begin ahead of need? */
-static bool may_clean(const struct core *c, u32 dom)
+/* Can a copy begin ahead of need, with fewer than @most in flight? */
+static bool may_copy(const struct core *c, u32 dom, u32 most)
 {
 	return host_part(c, dom)->used && !c->head->device &&
 	       c->now >= c->head->clean_after && !host_is_wanted(c) &&
-	       c->head->nr_copies < clean_most(c, dom) &&
+	       c->head->nr_copies < most &&
 	       (copy_pays(c, dom) || rate_is_old(c));
+}
+
+static bool may_clean(const struct core *c, u32 dom)
+{
+	return may_copy(c, dom, clean_most(c, dom));
 }
 
 /* Copy one block down; false: no more blocks can be copied now. */
@@ -307,13 +313,27 @@ static void clean_ahead(struct core *c, u32 dom)
 	struct kv_domain *d = &c->domains[dom];
 	u32 want = clean_want(c, d), slack = domain_slack(d), i, blk, n = 0;
 
-	if (slack > max(domain_used(d) / 4, want) || !may_clean(c, dom))
+	if ((slack > max(domain_used(d) / 4, want) && !d->writethrough) ||
+	    !may_clean(c, dom))
 		return;
+	if (d->writethrough)
+		want = CLEAN_SCAN;
 	for (i = lru_next(c, dom); i != CORE_NONE; i = lru_after(c, i))
 		for (blk = i; blk != CORE_NONE; blk = cached_before(c, blk))
 			if (n++ == min(want, CLEAN_SCAN) || !may_clean(c, dom) ||
 			    !clean_one(c, dom, blk))
 				return;
+}
+
+/**
+ * demote_through() - a block is full: copy it down at once if its domain asks for that
+ *
+ * If no copy can begin now, the block is copied when its last sequence has ended.
+ */
+void demote_through(struct core *c, u32 dom, u32 blk)
+{
+	if (c->domains[dom].writethrough && may_copy(c, dom, THROUGH_MOST))
+		(void)clean_one(c, dom, blk);
 }
 
 /**

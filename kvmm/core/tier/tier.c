@@ -161,8 +161,9 @@ static bool host_take_from_largest(struct core *c, u32 dom)
 {
 	u32 part = part_index(c, dom, CORE_POOL_HOST), i, most = dom, n;
 
+	/* The taker may have found a prefix there, and not mapped it yet. */
 	for_each_domain(c, i)
-		if (i != dom && host_larger(c, i, most))
+		if (i != dom && i != c->taker && host_larger(c, i, most))
 			most = i;
 	for (n = 0; most != dom && n < SCAN_MAX && host_larger(c, most, dom); n++) {
 		if (!host_drop_copy(c, most, CORE_NONE) &&

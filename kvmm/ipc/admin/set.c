@@ -71,6 +71,9 @@ static int set_answer(const struct mark_set *ms, char *text)
 	if (ms->which == CORE_LIMIT_WEIGHT)
 		snprintf(text, ADMIN_TEXT, "%s: out of bounds: 1 to %u",
 			 mark_names[ms->which], CORE_WEIGHT_MAX);
+	else if (ms->which == CORE_LIMIT_WRITETHROUGH)
+		snprintf(text, ADMIN_TEXT, "%s: out of bounds: 0 or 1",
+			 mark_names[ms->which]);
 	else
 		snprintf(text, ADMIN_TEXT, "%s: out of bounds: give at least the %" PRIu64 " bytes of one block",
 			 mark_names[ms->which], ms->name.view.block_bytes);
