@@ -145,7 +145,7 @@ static void unmap_and_wait(struct core *c, struct kv_seq *s, u32 why)
 
 /*
  * Get host slots for the blocks of the prefix that must be read.  Where none can be had,
- * the prefix ends before these blocks; slots may be free at the next event.
+ * the prefix ends before these blocks.
  * Return: false: they will be free when writes have ended.
  */
 static bool reads_have_room(struct core *c, struct kv_seq *s, struct hits *h)
@@ -161,7 +161,6 @@ static bool reads_have_room(struct core *c, struct kv_seq *s, struct hits *h)
 		return false;
 	}
 	hits_drop_reads(c, h);
-	domain_kick(seq_domain(c, s));
 	return true;
 }
 

@@ -95,8 +95,7 @@ static bool ref_usable(const struct core *c, u32 ref)
 	if (!(ref & REF_ENTRY))
 		return !block_is_claimed(c, ref) && !block_leaves(c, ref);
 	e = &c->entries_low[ref & ~REF_ENTRY];
-	if (e->flags & ENTF_LOST)
-		return false;
+	KV_BUG_ON(e->flags & ENTF_LOST);
 	if (e->dev != CORE_NONE)
 		return !block_leaves(c, e->dev) &&
 		       (e->io == ENT_IN || (e->flags & ENTF_BESIDE));
