@@ -1,125 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
  * check_core_demote.c - cache is copied down before the device loses it
- *
- * Prompts of four blocks go through a device pool of 16 blocks.  The walkers run after
- * every event.
  */
-#include "tests/unit/core_shell.h"
-#include "kvmm/core/node/node.h"
-
-#define SLOT	(2 * SH_EXTENT)
-#define POOL	16u			/* blocks of the device pool */
-#define NR	4u			/* whole blocks of a prompt */
-#define TOKENS	(NR * SH_BT + 1)	/* one more, so that all blocks can be found */
-#define MOST	256
-
-static struct core *c;
-static struct core_copy copies[MOST];
-static struct core_io ios[MOST];
-static u32 nr_copies, nr_ios, cl;
-
-static void on_copy(const struct core_copy *cp)
-{
-	ck_assert_uint_lt(nr_copies, MOST);
-	copies[nr_copies++] = *cp;
-}
-
-static void on_io(const struct core_io *io)
-{
-	ck_assert_uint_lt(nr_ios, MOST);
-	ios[nr_ios++] = *io;
-}
-
-static void copies_done(void)
-{
-	while (nr_copies) {
-		u64 id = copies[--nr_copies].id;
-
-		SH_CORE(core_copy_done(c, sh.now, id, 0));
-		sh_settle();
-	}
-}
-
-static void all_done(void)
-{
-	while (nr_copies || nr_ios) {
-		copies_done();
-		if (!nr_ios)
-			continue;
-		SH_CORE(core_io_done(c, sh.now, ios[--nr_ios].id, 0));
-		sh_settle();
-	}
-}
-
-/* A host pool of @slots, an area of @area slots. */
-static void start(u32 slots, u32 area)
-{
-	u32 index;
-
-	nr_copies = 0;
-	nr_ios = 0;
-	sh_on_copy = on_copy;
-	sh_on_io = on_io;
-	sh_config(POOL / SH_PER);
-	sh.cfg.host_bytes = slots * SLOT;
-	sh.cfg.area_bytes = max(area, 1u) * SLOT;
-	sh.cfg.watermark_scale_factor = 0;
-	sh.cfg.swappiness = 200;
-	sh_start();
-	c = sh.core;
-	cl = sh_attach(1, "a");
-	sh_warm(cl);
-	(void)!core_drop_caches(c, sh.now, 0, 1000);
-	if (area)
-		ck_assert_int_eq(core_area_add(c, sh.now, area * SLOT, 0, &index), 0);
-}
-
-static void setup(void)
-{
-	start(32, 0);
-}
-
-static void teardown(void)
-{
-	sh_stop();
-}
-
-static u64 asks(u32 prompt)
-{
-	u64 seq = sh_open(cl, TOKENS, 0);
-
-	ck_assert_int_eq(sh_match(cl, seq, TOKENS, 1000 * (prompt + 1)), 0);
-	return seq;
-}
-
-/* Compute what the sequence did not find.  Return: tokens that it found. */
-static u32 ends(u64 seq, u32 prompt)
-{
-	u32 found;
-
-	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
-	found = sh_status(cl, seq)->cached_len;
-	sh_compute(cl, seq, found, TOKENS, 1000 * (prompt + 1));
-	ck_assert_int_eq(sh_close(cl, seq), 0);
-	return found;
-}
-
-static u32 plays(u32 prompt)
-{
-	u64 seq = asks(prompt);
-
-	all_done();
-	return ends(seq, prompt);
-}
-
-static void plays_all(u32 from, u32 nr)
-{
-	u32 i;
-
-	for (i = from; i < from + nr; i++)
-		ck_assert_uint_eq(plays(i), 0);
-}
+#include "tests/unit/demote_scene.h"
 
 /* ---- the device ---- */
 
@@ -177,13 +60,77 @@ START_TEST(test_all_is_found)
 }
 END_TEST
 
-/* A block that costs less to compute than to copy is evicted without a copy. */
+static void set_rate(u32 dir, u64 ns_kb)
+{
+	core_pool(c, CORE_POOL_AREA)->rate[dir] = (struct kv_rate){
+		.ns = 64 * ns_kb, .bytes = 64 * 1024, .nr = 8 };
+}
+
+static void set_prefill(u64 ns_token)
+{
+	c->domains[0].prefill_ns_token = ns_token;
+	demote_judge(c, 0);
+}
+
+/* A block of 1 KiB and 16 tokens: reads of 1009 ns, writes of 1007 ns. */
+START_TEST(test_area_pays)
+{
+	u32 slot;
+
+	sh_stop();
+	start(8, 8);
+	slot = slot_alloc_beside(c, part_index(c, 0, CORE_POOL_AREA), 0, false);
+	ck_assert_uint_ne(slot, CORE_NONE);
+	set_rate(0, 1009);
+	set_rate(1, 1007);
+	set_prefill(126);	/* 2016 ns */
+	ck_assert(demote_writes(c, 0) && area_read_pays(c, 0, slot));
+	set_prefill(125);
+	ck_assert(!demote_writes(c, 0) && area_read_pays(c, 0, slot));
+	set_prefill(64);	/* 1024 ns */
+	ck_assert(!demote_writes(c, 0) && area_read_pays(c, 0, slot));
+	set_prefill(63);
+	ck_assert(!demote_writes(c, 0) && !area_read_pays(c, 0, slot));
+	set_rate(0, 1008);
+	set_prefill(63);
+	ck_assert(!demote_writes(c, 0) && area_read_pays(c, 0, slot));
+	set_prefill(0);
+	ck_assert(demote_writes(c, 0) && area_read_pays(c, 0, slot));
+}
+END_TEST
+
+/* Copies that take longer than expected pay no more, as soon as they have ended. */
+START_TEST(test_copies_get_slow)
+{
+	u32 i, pays;
+
+	c->head->clean_after = ~0ull;
+	plays_all(0, 3);
+	set_prefill(1000);
+	pays = c->domains[0].pays;
+	for (i = 0; i < POOL; i++)
+		if (c->blocks[i].state == BLK_CACHED)
+			(void)entry_out(c, i, 0);
+	ck_assert_uint_ge(nr_copies, 8);
+	ck_assert(pays & 1);
+	copy_takes = MS;
+	copies_done();
+	copy_takes = 0;
+	ck_assert_uint_eq(c->domains[0].pays, pays & ~1u);
+}
+END_TEST
+
+/* A block that costs less to compute than to copy out and in is evicted without a copy. */
 START_TEST(test_dear)
 {
-	c->head->copy_ns_kb = 1000000;
-	c->domains[0].prefill_ns_token = 10;
-	demote_judge(c, 0);
+	/* 1 KiB out and in costs as much as 16 tokens, or 16 ns more. */
+	c->head->copy_ns_kb = 8000;
+	set_prefill(_i ? 1000 : 999);
 	plays_all(0, 6);
+	if (_i) {
+		ck_assert_uint_eq(sh_count(CORE_EV_evict_dear), 0);
+		return;
+	}
 	ck_assert_uint_eq(sh_count(CORE_EV_demote_wait), 0);
 	ck_assert_uint_gt(sh_count(CORE_EV_evict_dear), 0);
 	ck_assert_uint_eq(sh_count(CORE_EV_evict_no_copy), 0);
@@ -195,27 +142,65 @@ START_TEST(test_dear)
 }
 END_TEST
 
-/* A domain that writes through has a copy of each full block, cached or not. */
-START_TEST(test_writethrough)
+/* An eighth of the domain, at most, is copied ahead of need. */
+START_TEST(test_ahead)
 {
-	u64 seq;
-
-	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_WRITETHROUGH, 2), -EINVAL);
-	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_WRITETHROUGH, 1), 0);
-	seq = asks(0);
-	sh_compute(cl, seq, 0, TOKENS, 1000);
-	ck_assert_uint_eq(nr_copies, NR);
+	c->head->clean_after = ~0ull;
+	plays_all(0, 4);
+	sh_tick(1);
+	ck_assert_uint_eq(nr_copies, 0);
+	c->head->clean_after = sh.now + MS;
+	sh_tick(1);
+	ck_assert_uint_eq(nr_copies, POOL / 8);
 	copies_done();
-	ck_assert_uint_eq(sh_count(CORE_EV_pgdemote), NR);
-	ck_assert_int_eq(sh_close(cl, seq), 0);
-	/* Its eviction waits for no copy. */
-	ck_assert_int_eq(core_evict(c, sh.now, 0, POOL), NR);
+	sh_tick(1);
 	ck_assert_uint_eq(nr_copies, 0);
-	ck_assert_uint_eq(plays(0), NR * SH_BT);
-	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_WRITETHROUGH, 0), 0);
-	seq = asks(1);
-	sh_compute(cl, seq, 0, TOKENS, 2000);
-	ck_assert_uint_eq(nr_copies, 0);
+}
+END_TEST
+
+/* After @ms: the blocks allocated in this window of 100 ms, and in the last one. */
+static void expect_window(u64 ms, u32 nr, u32 last)
+{
+	sh_tick(ms);
+	ck_assert_uint_eq(c->domains[0].alloc_nr, nr);
+	ck_assert_uint_eq(c->domains[0].alloc_last, last);
+}
+
+/* Allocated blocks count in their window and in the next one. */
+START_TEST(test_window)
+{
+	struct kv_domain *d = &c->domains[0];
+
+	d->alloc_since = sh.now;
+	d->alloc_last = 0;
+	d->alloc_nr = 10;
+	expect_window(99, 10, 0);
+	expect_window(1, 0, 10);
+	expect_window(99, 0, 10);
+	expect_window(1, 0, 0);
+	d->alloc_nr = 10;
+	expect_window(199, 0, 10);
+	d->alloc_nr = 10;
+	expect_window(200, 0, 0);
+}
+END_TEST
+
+/* Twice as many blocks are copied ahead as were allocated in a window. */
+START_TEST(test_ahead_of_many)
+{
+	struct kv_domain *d;
+
+	sh_stop();
+	start_of(SH_EXTENTS * SH_PER, 64, 0);
+	d = &c->domains[0];
+	c->head->clean_after = ~0ull;
+	plays_all(0, 62);
+	c->head->clean_after = 0;
+	d->alloc_since = sh.now;
+	d->alloc_nr = _i ? 0 : 10;
+	d->alloc_last = _i ? 12 : 0;
+	sh_tick(1);
+	ck_assert_uint_eq(nr_copies, _i ? 24 : 20);
 }
 END_TEST
 
@@ -238,7 +223,10 @@ START_TEST(test_copy_fails)
 }
 END_TEST
 
-/* Between blocks that are worth as much, one with a copy is evicted. */
+/*
+ * Between blocks that are worth as much, one with a copy is evicted, unless that frees
+ * no block that can be allocated, or a swapped sequence needs the block.
+ */
 START_TEST(test_clean_one_first)
 {
 	u64 seq[2] = { asks(0), asks(1) };
@@ -254,9 +242,16 @@ START_TEST(test_clean_one_first)
 	ck_assert_uint_ne(clean, CORE_NONE);
 	ck_assert_uint_ne(entry_out(c, clean, 0), CORE_NONE);
 	copies_done();
+	ck_assert_uint_ne(block_span(c, clean), block_span(c, dirty));
+	if (_i == 1)
+		ck_assert_int_eq(span_isolate(c, block_span(c, clean)), 0);
+	if (_i == 2)
+		entry_get_ref(c, c->blocks[clean].entry);
 	ck_assert_int_eq(room_evict(c, 0, domain_slack(&c->domains[0]) + 1), ROOM_NOW);
-	ck_assert_int_eq(c->blocks[dirty].state, BLK_CACHED);
-	ck_assert_int_ne(c->blocks[clean].state, BLK_CACHED);
+	ck_assert_int_eq(c->blocks[dirty].state == BLK_CACHED, !_i);
+	ck_assert_int_eq(c->blocks[clean].state == BLK_CACHED, !!_i);
+	if (_i == 2)
+		entry_drop_ref(c, c->blocks[clean].entry);
 }
 END_TEST
 
@@ -291,28 +286,6 @@ START_TEST(test_largest_gives_way)
 	for (i = 0; i < 8; i++)
 		(void)plays(20 + i);
 	ck_assert_uint_gt(part_used(host_part(c, sh.cl[other].info.domain)), 3);
-}
-END_TEST
-
-/* Spans of cache that another domain takes are copied first, and it waits for that. */
-START_TEST(test_span_is_copied)
-{
-	u32 first = cl, other = sh_attach(1, "b");
-	u64 seq;
-
-	c->head->clean_after = ~0ull;
-	plays_all(0, 3);
-	c->head->clean_after = 0;
-	cl = other;
-	seq = asks(20);
-	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_WAITING);
-	ck_assert_uint_gt(nr_copies, 0);
-	all_done();
-	ck_assert_uint_eq(ends(seq, 20), 0);
-	ck_assert_uint_eq(sh_count(CORE_EV_evict_no_copy), 0);
-	cl = first;
-	ck_assert_uint_eq(plays(0), NR * SH_BT);
-	ck_assert_uint_eq(plays(1), NR * SH_BT);
 }
 END_TEST
 
@@ -359,6 +332,70 @@ START_TEST(test_restoring)
 }
 END_TEST
 
+/* Content that is dear to read is computed again. */
+START_TEST(test_slow_area)
+{
+	u32 i;
+
+	sh_stop();
+	start(8, 64);
+	plays_all(0, 16);
+	for (i = 0; i < 2; i++) {
+		struct kv_rate *r = &core_pool(c, CORE_POOL_AREA)->rate[i];
+
+		*r = (struct kv_rate){ .ns = 1000000000000ull, .bytes = 1024, .nr = 8 };
+	}
+	set_prefill(1000000);
+	ck_assert_uint_eq(plays(1), 0);
+}
+END_TEST
+
+/* A domain that writes through has a copy of each full block, cached or not. */
+START_TEST(test_writethrough)
+{
+	u64 seq;
+
+	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_WRITETHROUGH, 2), -EINVAL);
+	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_WRITETHROUGH, 1), 0);
+	seq = asks(0);
+	sh_compute(cl, seq, 0, TOKENS, 1000);
+	ck_assert_uint_eq(nr_copies, NR);
+	copies_done();
+	ck_assert_uint_eq(sh_count(CORE_EV_pgdemote), NR);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	/* Its eviction waits for no copy. */
+	ck_assert_int_eq(core_evict(c, sh.now, 0, POOL), NR);
+	ck_assert_uint_eq(nr_copies, 0);
+	ck_assert_uint_eq(plays(0), NR * SH_BT);
+	ck_assert_int_eq(core_domain_set(c, sh.now, 0, CORE_LIMIT_WRITETHROUGH, 0), 0);
+	seq = asks(1);
+	sh_compute(cl, seq, 0, TOKENS, 2000);
+	ck_assert_uint_eq(nr_copies, 0);
+}
+END_TEST
+
+/* Spans of cache that another domain takes are copied first, and it waits for that. */
+START_TEST(test_span_is_copied)
+{
+	u32 first = cl, other = sh_attach(1, "b");
+	u64 seq;
+
+	c->head->clean_after = ~0ull;
+	plays_all(0, 3);
+	c->head->clean_after = 0;
+	cl = other;
+	seq = asks(20);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_WAITING);
+	ck_assert_uint_gt(nr_copies, 0);
+	all_done();
+	ck_assert_uint_eq(ends(seq, 20), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_evict_no_copy), 0);
+	cl = first;
+	ck_assert_uint_eq(plays(0), NR * SH_BT);
+	ck_assert_uint_eq(plays(1), NR * SH_BT);
+}
+END_TEST
+
 /*
  * A sequence that finds no host slots is not swapped, but its failure has content of
  * swapped sequences written: the next try finds slots.
@@ -387,25 +424,6 @@ START_TEST(test_no_slots_once)
 }
 END_TEST
 
-/* Content that is dear to read is computed again. */
-START_TEST(test_slow_area)
-{
-	u32 i;
-
-	sh_stop();
-	start(8, 64);
-	plays_all(0, 16);
-	for (i = 0; i < 2; i++) {
-		struct kv_rate *r = &core_pool(c, CORE_POOL_AREA)->rate[i];
-
-		*r = (struct kv_rate){ .ns = 1000000000000ull, .bytes = 1024, .nr = 8 };
-	}
-	c->domains[0].prefill_ns_token = 1000000;
-	demote_judge(c, 0);
-	ck_assert_uint_eq(plays(1), 0);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("core-demote");
@@ -417,16 +435,21 @@ int main(void)
 	tcase_add_test(tc, test_waits_for_copies);
 	tcase_add_test(tc, test_waiter_goes);
 	tcase_add_loop_test(tc, test_all_is_found, 0, 2);
-	tcase_add_test(tc, test_dear);
-	tcase_add_test(tc, test_writethrough);
+	tcase_add_loop_test(tc, test_dear, 0, 2);
+	tcase_add_test(tc, test_area_pays);
+	tcase_add_test(tc, test_copies_get_slow);
+	tcase_add_test(tc, test_ahead);
+	tcase_add_test(tc, test_window);
+	tcase_add_loop_test(tc, test_ahead_of_many, 0, 2);
 	tcase_add_test(tc, test_copy_fails);
-	tcase_add_test(tc, test_clean_one_first);
+	tcase_add_loop_test(tc, test_clean_one_first, 0, 3);
 	tcase_add_test(tc, test_oldest_is_lost);
 	tcase_add_test(tc, test_largest_gives_way);
-	tcase_add_test(tc, test_span_is_copied);
 	tcase_add_loop_test(tc, test_found_in_area, 0, 2);
 	tcase_add_test(tc, test_restoring);
 	tcase_add_test(tc, test_slow_area);
+	tcase_add_test(tc, test_writethrough);
+	tcase_add_test(tc, test_span_is_copied);
 	tcase_add_test(tc, test_no_slots_once);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
