@@ -308,6 +308,46 @@ START_TEST(test_found_in_area)
 }
 END_TEST
 
+/* Make the ends of all prompts in the area newer than the blocks before them. */
+static void ends_touch(void)
+{
+	u32 i, next, last = part_at(c, part_index(c, 0, CORE_POOL_AREA))->lru_tail;
+
+	for (i = part_at(c, part_index(c, 0, CORE_POOL_AREA))->lru_head; i != last;
+	     i = next) {
+		next = c->entries_low[i].next;
+		if (c->nodes[c->entries_low[i].node].kid == CORE_NONE)
+			entry_touch(c, i);
+	}
+}
+
+/*
+ * The oldest content of an area is the beginnings of prompts whose ends are newer: more
+ * than a scan looks at.  They become as new as their ends, the area takes new content,
+ * and the oldest prompt is lost, whole.
+ */
+START_TEST(test_carried_on)
+{
+	u32 i, left = 0;
+
+	sh_stop();
+	start(8, 1000);
+	sh_unchecked = true;
+	plays_all(0, 240);
+	ends_touch();
+	while (left < 8 && !area_reclaim(c, CORE_POOL_AREA, 0))
+		left++;
+	ck_assert_uint_lt(left, 8);
+	for (i = 1; i < NR; i++)
+		ck_assert(area_reclaim(c, CORE_POOL_AREA, 0));
+	ck_assert_uint_eq(sh_count(CORE_EV_area_drop), NR);
+	sh_unchecked = false;
+	sh_check();
+	ck_assert_uint_eq(plays(0), 0);
+	ck_assert_uint_eq(plays(1), NR * SH_BT);
+}
+END_TEST
+
 /* A sequence that found blocks in the area is RESTORING until they are read. */
 START_TEST(test_restoring)
 {
@@ -446,6 +486,7 @@ int main(void)
 	tcase_add_test(tc, test_oldest_is_lost);
 	tcase_add_test(tc, test_largest_gives_way);
 	tcase_add_loop_test(tc, test_found_in_area, 0, 2);
+	tcase_add_test(tc, test_carried_on);
 	tcase_add_test(tc, test_restoring);
 	tcase_add_test(tc, test_slow_area);
 	tcase_add_test(tc, test_writethrough);

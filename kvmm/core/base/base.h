@@ -456,6 +456,16 @@ do {									\
 	(tail) = (i);							\
 } while (0)
 
+/* Insert @i after @at, which is not the last one. */
+#define list_add_after_idx(arr, at, i)					\
+do {									\
+	KV_BUG_ON((arr)[at].next == CORE_NONE);				\
+	(arr)[i].next = (arr)[at].next;					\
+	(arr)[i].prev = (at);						\
+	(arr)[(arr)[at].next].prev = (i);				\
+	(arr)[at].next = (i);						\
+} while (0)
+
 #define list_del_idx(arr, head, tail, i)				\
 do {									\
 	KV_BUG_ON((arr)[i].prev != CORE_NONE ?				\

@@ -65,6 +65,31 @@ void entry_touch(struct core *c, u32 entry)
 	entry_list_add(c, entry);
 }
 
+/**
+ * entry_list_after() - make an entry newer than other content
+ * @ref: holder of that content; unless it is on the same list, the entry becomes the
+ *       newest of its own
+ */
+void entry_list_after(struct core *c, u32 entry, u32 ref)
+{
+	const struct kv_entry *than = ref & REF_ENTRY ?
+				      &c->entries_low[ref & ~REF_ENTRY] : NULL;
+
+	KV_BUG_ON(ref == (REF_ENTRY | entry));
+	if (!than || !(than->flags & ENTF_LRU) ||
+	    list_part(c, than) != list_part(c, &c->entries_low[entry])) {
+		entry_touch(c, entry);
+		return;
+	}
+	entry_list_del(c, entry);
+	if (than->next == CORE_NONE) {
+		entry_list_add(c, entry);
+		return;
+	}
+	list_add_after_idx(c->entries_low, ref & ~REF_ENTRY, entry);
+	c->entries_low[entry].flags |= ENTF_LRU;
+}
+
 /*
  * Allocate a record; CORE_NONE: there is none.  There are as many records as
  * slots.  They can still run out: a lost entry has no slot, but keeps its

@@ -149,6 +149,7 @@ void entry_put_ref(struct core *c, u32 entry);
 void entry_set_slot(struct core *c, const struct kv_entry *e, u32 *field, u32 slot);
 void entry_forget_dev(struct core *c, u32 blk);
 void entry_touch(struct core *c, u32 entry);
+void entry_list_after(struct core *c, u32 entry, u32 ref);
 void entry_index(struct core *c, u32 entry);
 void entry_unindex(struct core *c, u32 entry);
 void entry_list_add(struct core *c, u32 entry);

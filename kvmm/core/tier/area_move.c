@@ -83,31 +83,43 @@ void area_drain(struct core *c, u32 pool)
 	}
 }
 
+/* Is the content found by way of the entry that follows it in a prompt? */
+static bool has_kids(const struct core *c, const struct kv_entry *e)
+{
+	return (e->flags & ENTF_INDEXED) && c->nodes[e->node].kid != CORE_NONE;
+}
+
 /* Is the slot cache that can be dropped without dropping other names? */
 static bool is_spare(const struct core *c, const struct kv_entry *e)
 {
-	return !e->refs && e->io == ENT_IDLE &&
-	       (!(e->flags & ENTF_INDEXED) ||
-		c->nodes[e->node].kid == CORE_NONE);
+	return !e->refs && e->io == ENT_IDLE && !has_kids(c, e);
 }
 
 /**
  * area_reclaim() - free a slot of a domain that holds cache, the oldest
  *
+ * The beginning of a prompt can be older than the rest: it came to the area earlier,
+ * and the rest was added since.  Such entries become as new as those that follow them,
+ * so that the next scans do not meet them again.
+ *
  * Return: true when one of the RECLAIM_SCAN oldest entries could be dropped.
  */
 bool area_reclaim(struct core *c, u32 pool, u32 dom)
 {
-	u32 i = part_at(c, part_index(c, dom, pool))->lru_head, n;
+	u32 i = part_at(c, part_index(c, dom, pool))->lru_head, next, n;
 
-	for (n = 0; i != CORE_NONE && n < RECLAIM_SCAN;
-	     n++, i = c->entries_low[i].next) {
-		KV_BUG_ON(!lies_in(c, &c->entries_low[i], pool));
-		if (!is_spare(c, &c->entries_low[i]))
-			continue;
-		area_copy_drop(c, i);
-		core_count(c, CORE_EV_area_drop, 1);
-		return true;
+	for (n = 0; i != CORE_NONE && n < RECLAIM_SCAN; n++, i = next) {
+		const struct kv_entry *e = &c->entries_low[i];
+
+		KV_BUG_ON(!lies_in(c, e, pool));
+		next = e->next;
+		if (is_spare(c, e)) {
+			area_copy_drop(c, i);
+			core_count(c, CORE_EV_area_drop, 1);
+			return true;
+		}
+		if (has_kids(c, e))
+			entry_list_after(c, i, c->nodes[c->nodes[e->node].kid].ref);
 	}
 	return false;
 }
