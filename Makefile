@@ -507,6 +507,7 @@ $(eval $(call unit,cuda_append cuda_attn cuda_blaslt cuda_gemm cuda_row kernels%
 $(eval $(call unit,cuda_sample model%,unit runtime kernels lib))
 $(eval $(call unit,adjust ask bench% chat engine% liars logprob row run safetensors sampler search server_%,runtime kernels kvmm))
 $(eval $(call unit,template% tokenizer%,runtime))
+$(eval $(call unit,evict_peers,bench core kvmm))
 $(eval $(call unit,beams config cudrv fault log opts places ring seq shim standin% tenant_opt uapi view,lib))
 $(filter-out $(UNIT_NAMED),$(UNIT_PROGS)): $(filter-out %/libintegration.a %/libbench.a %/libfuzz.a,$(ARCHIVES))
 $(call unit_tests,admin ipc ipc_life ipc_start probes): | $(PROGS) $(ARMED_PROGS)
@@ -521,7 +522,7 @@ $(filter %/it_hostpool,$(IT_PROGS)): $(call archives,kvmmd)
 
 $(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o $(call archives,bench swapd kvmm)
 bench_tests = $(filter $(addprefix $(B)/tests/bench_,$(1)),$(BENCH_PROGS))
-$(call bench_tests,core evict fair scale share waste): $(call archives,core)
+$(call bench_tests,core evict fair replay scale share waste): $(call archives,core)
 $(call bench_tests,hostpool): $(call archives,kvmmd)
 $(call bench_tests,decode gap gemm kernels load step tokenizer): $(call archives,runtime kernels)
 # Calls that bench_step directs to a daemon or to the pool of own_pool.h.

@@ -11,7 +11,11 @@
 #ifndef TESTS_BENCH_EVICT_H
 #define TESTS_BENCH_EVICT_H
 
+#include <stdio.h>
+
 #include <kvmm/types.h>
+
+#include "kvmm/core/stat.h"
 
 #define EV_NONE		0xffffffffu
 #define EV_TOKENS	16u		/* of a block */
@@ -21,6 +25,7 @@ struct ev_req {
 	u32	prompt;		/* last block of the prompt */
 	u32	end;		/* last block of the answer */
 	bool	high;		/* of a chat of high priority */
+	u64	at;		/* time, in ns; 0: the trace has no times */
 };
 
 struct ev_trace {
@@ -51,6 +56,21 @@ void ev_trace_chats(struct ev_trace *t, const struct ev_shape *shape, u64 seed);
 void ev_trace_zipf(struct ev_trace *t, const struct ev_shape *shape, u64 seed);
 void ev_trace_free(struct ev_trace *t);
 
+/*
+ * evict_load.c: read a trace from a file of tests/data/traces.
+ * Return: 0; or the line with the first fault.
+ */
+u32 ev_trace_read(struct ev_trace *t, FILE *f);
+void ev_trace_load(struct ev_trace *t, const char *path);
+
+/* Building of a trace: room for requests, new blocks after a block, a request. */
+void ev_trace_init(struct ev_trace *t, u32 nr_reqs);
+u32 ev_trace_grow(struct ev_trace *t, u32 at, u32 nr);
+void ev_trace_ask(struct ev_trace *t, u32 prompt, u32 end, bool high);
+
+/* Blocks that the prompts have, all requests together. */
+u64 ev_asked(const struct ev_trace *t);
+
 /* The blocks of the path to @end, from the root on.  Return: how many. */
 u32 ev_path(const struct ev_trace *t, u32 end, u32 *path);
 
@@ -80,5 +100,27 @@ u64 ev_run_core(const struct ev_trace *t, u32 cap);
 /* The same with high chats of priority @high; their hits are counted apart. */
 void ev_run_core_high(const struct ev_trace *t, u32 cap, u32 high, u64 *found,
 		      u64 *found_high);
+
+/* ---- the core with lower tiers ---- */
+
+enum ev_tier { EV_DEVICE, EV_HOST, EV_AREA, EV_NR_TIERS };
+
+/**
+ * struct ev_replay - a replay of a trace by the core
+ * @blocks: size of each tier, in blocks
+ * @found:  blocks of prompts that each tier had
+ * @counts: events of the core, by CORE_EV_*
+ */
+struct ev_replay {
+	u32	blocks[EV_NR_TIERS];
+	u64	found[EV_NR_TIERS];
+	u64	counts[NR_CORE_EVENTS];
+};
+
+/*
+ * Copies and I/O are answered at once, and the time is that of the trace.  The
+ * sizes in @r are rounded down to whole extents.
+ */
+void ev_run_tiers(const struct ev_trace *t, struct ev_replay *r);
 
 #endif /* TESTS_BENCH_EVICT_H */

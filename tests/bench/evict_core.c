@@ -18,7 +18,12 @@
 #define BLOCK		1024u
 #define NORMAL		100u	/* priority */
 #define PER_EXTENT	((u32)(EXTENT / BLOCK))
+#define SLOT		8192u	/* bytes of a block in a lower tier, with its header */
 #define TOKENS_MAX	((EV_PATH_MAX + 1) * EV_TOKENS)
+#define ORDERS		8192u	/* copies and I/O that the core ordered, at most */
+#define ORDER_IO	BIT_ULL(63)
+#define WAIT_NS		1000000ull
+#define TRIES		100000u
 
 struct shell {
 	struct core		*core;
@@ -26,6 +31,8 @@ struct shell {
 	u32			nr_extents;
 	u32			*create;	/* generations asked for */
 	u32			*send;
+	u64			order[ORDERS];	/* ids, bit 63: of I/O */
+	u32			nr_orders;
 	u64			number;
 	u64			step;
 	u64			now;
@@ -62,13 +69,50 @@ static void op_kill(void *arg, u32 client, int reason)
 	bench_die("the core kills its only client: %s", strerror(-reason));
 }
 
+static void order(struct shell *s, u64 id)
+{
+	if (s->nr_orders == ORDERS)
+		bench_die("the core orders more than %u copies at once", ORDERS);
+	s->order[s->nr_orders++] = id;
+}
+
+static void op_copy(void *arg, const struct core_copy *cp)
+{
+	order(arg, cp->id);
+}
+
+static void op_io(void *arg, const struct core_io *io)
+{
+	if (io->id & ORDER_IO)
+		bench_die("the core uses all bits of an id");
+	order(arg, io->id | ORDER_IO);
+}
+
 static const struct core_ops shell_ops = {
 	.extent_create	= op_create,
 	.extent_release	= op_release,
 	.extent_send	= op_send,
 	.wake		= op_wake,
 	.kill		= op_kill,
+	.copy		= op_copy,
+	.io		= op_io,
 };
+
+/* Carry out the orders of the core, in their order. */
+static void carry_out(struct shell *s)
+{
+	u32 i;
+
+	for (i = 0; i < s->nr_orders; i++) {
+		u64 id = s->order[i] & ~ORDER_IO;
+
+		if (s->order[i] & ORDER_IO)
+			core_io_done(s->core, s->now, id, 0);
+		else
+			core_copy_done(s->core, s->now, id, 0);
+	}
+	s->nr_orders = 0;
+}
 
 /* Send a request of one entry; a refusal of the request ends the benchmark. */
 static void submit(struct shell *s, u16 op, u64 step, u32 len)
@@ -82,6 +126,7 @@ static void submit(struct shell *s, u16 op, u64 step, u32 len)
 	    core_req_execute(s->core, s->now, 0, &req, s->results))
 		bench_die("the core refuses request %u", op);
 	core_tick(s->core, s->now);	/* let the reclaimer run as often as possible */
+	carry_out(s);
 }
 
 /* Make and acknowledge the extents that the core asked for. */
@@ -152,10 +197,16 @@ static const struct kvmm_seq_status *match(struct shell *s, u64 seq,
 					   const u32 *ids, u32 nr)
 {
 	const struct kvmm_seq_status *st = &s->seqs[KVMM_SEQ_INDEX(seq)];
+	u32 tries = 0;
 
 	match_piece(s, seq, ids, 0, nr, true);
-	while (st->state != KVMM_SEQ_READY && st->state != KVMM_SEQ_FAILED)
+	while (st->state != KVMM_SEQ_READY && st->state != KVMM_SEQ_FAILED &&
+	       tries++ < TRIES) {
 		settle(s);
+		s->now += WAIT_NS;
+		core_tick(s->core, s->now);
+		carry_out(s);
+	}
 	if (st->state != KVMM_SEQ_READY)
 		bench_die("a prompt of %u tokens is not admitted", nr);
 	return st;
@@ -259,7 +310,7 @@ static void attach(struct shell *s)
 	core_client_bind(s->core, 0, &bind);
 }
 
-static void shell_start(struct shell *s, u32 cap)
+static void shell_start(struct shell *s, u32 cap, u32 host, u32 area)
 {
 	struct core_config cfg = {
 		.pool_bytes	= cap / PER_EXTENT * EXTENT,
@@ -276,8 +327,12 @@ static void shell_start(struct shell *s, u32 cap)
 		.starve_ns	= ~0ull,
 		.watermark_scale_factor = 10,	/* the daemon's defaults */
 		.cache_floor	= 5,
+		.swappiness	= 100,
+		.host_bytes	= (u64)host * SLOT,
+		.area_bytes	= (u64)area * SLOT,
 	};
 	u64 bytes = core_arena_size(&cfg);
+	u32 index;
 
 	memset(s, 0, sizeof(*s));
 	s->nr_extents = cap / PER_EXTENT;
@@ -292,6 +347,8 @@ static void shell_start(struct shell *s, u32 cap)
 		bench_die("the core does not start");
 	attach(s);
 	warm(s, cap);
+	if (area && core_area_add(s->core, s->now, cfg.area_bytes, 0, &index))
+		bench_die("no area of %u blocks", area);
 }
 
 static void shell_stop(struct shell *s)
@@ -303,6 +360,14 @@ static void shell_stop(struct shell *s)
 	free(s->seqs);
 	free(s->tables);
 	free(s->extents);
+}
+
+static void shell_check(const struct shell *s)
+{
+	struct core_report report;
+
+	if (core_check(s->core, &report))
+		bench_die("walkers: %s", report.text);
 }
 
 u64 ev_run_core(const struct ev_trace *t, u32 cap)
@@ -317,18 +382,59 @@ void ev_run_core_high(const struct ev_trace *t, u32 cap, u32 high, u64 *found,
 		      u64 *found_high)
 {
 	static struct shell s;
-	struct core_report report;
 	u32 i;
 
 	*found = 0;
 	*found_high = 0;
-	shell_start(&s, cap);
+	shell_start(&s, cap, 0, 0);
 	for (i = 0; i < t->nr_reqs; i++)
 		if (t->reqs[i].high)
 			*found_high += serve(&s, t, i, high);
 		else
 			*found += serve(&s, t, i, NORMAL);
-	if (core_check(s.core, &report))
-		bench_die("walkers: %s", report.text);
+	shell_check(&s);
+	shell_stop(&s);
+}
+
+/* ---- with lower tiers ---- */
+
+/*
+ * Blocks found since @before, by the tier that had them.  A block of an area is read
+ * into the host pool, and each block of the host pool is copied to the device.
+ */
+static void found_by_tier(struct ev_replay *r, const u64 *before, const u64 *after,
+			  u32 found)
+{
+	u64 read = after[CORE_EV_pswpin] - before[CORE_EV_pswpin];
+	u64 copied = after[CORE_EV_pgpromote] - before[CORE_EV_pgpromote];
+
+	if (copied > found || read > copied)
+		bench_die("%u blocks were found, %lu copied, %lu read", found,
+			  copied, read);
+	r->found[EV_AREA] += read;
+	r->found[EV_HOST] += copied - read;
+	r->found[EV_DEVICE] += found - copied;
+}
+
+void ev_run_tiers(const struct ev_trace *t, struct ev_replay *r)
+{
+	u64 counts[2][NR_CORE_EVENTS];
+	static struct shell s;
+	u32 i, found;
+
+	r->blocks[EV_DEVICE] -= r->blocks[EV_DEVICE] % PER_EXTENT;
+	for (i = EV_HOST; i < EV_NR_TIERS; i++)
+		r->blocks[i] -= r->blocks[i] % (u32)(EXTENT / SLOT);
+	memset(r->found, 0, sizeof(r->found));
+	shell_start(&s, r->blocks[EV_DEVICE], r->blocks[EV_HOST], r->blocks[EV_AREA]);
+	for (i = 0; i < t->nr_reqs; i++) {
+		s.now = max(s.now, t->reqs[i].at);
+		core_get_events(s.core, counts[0]);
+		found = serve(&s, t, i, NORMAL);
+		core_get_events(s.core, counts[1]);
+		found_by_tier(r, counts[0], counts[1], found);
+	}
+	core_get_events(s.core, r->counts);
+	shell_check(&s);
 	shell_stop(&s);
 }

@@ -61,7 +61,7 @@ static bool rng_percent(struct ev_rng *r, u32 percent)
 
 /* ---- building ---- */
 
-static void trace_init(struct ev_trace *t, u32 nr_reqs)
+void ev_trace_init(struct ev_trace *t, u32 nr_reqs)
 {
 	memset(t, 0, sizeof(*t));
 	t->max_reqs = nr_reqs;
@@ -81,7 +81,7 @@ void ev_trace_free(struct ev_trace *t)
 }
 
 /* Add a path of @nr new blocks after @at.  Return: the last one. */
-static u32 trace_grow(struct ev_trace *t, u32 at, u32 nr)
+u32 ev_trace_grow(struct ev_trace *t, u32 at, u32 nr)
 {
 	while (nr--) {
 		if (t->nr_blocks == t->max_blocks)
@@ -93,9 +93,10 @@ static u32 trace_grow(struct ev_trace *t, u32 at, u32 nr)
 	return at;
 }
 
-static void trace_ask(struct ev_trace *t, u32 prompt, u32 end, bool high)
+void ev_trace_ask(struct ev_trace *t, u32 prompt, u32 end, bool high)
 {
-	t->reqs[t->nr_reqs++] = (struct ev_req){ prompt, end, high };
+	t->reqs[t->nr_reqs++] = (struct ev_req){ .prompt = prompt, .end = end,
+						 .high = high };
 	t->longest = max(t->longest, t->depth[end]);
 	if (t->longest > EV_PATH_MAX)
 		bench_die("a trace with too long a path");
@@ -141,6 +142,16 @@ static u64 findable(const struct ev_trace *t, bool all)
 			seen[b] = true;
 	}
 	free(seen);
+	return nr;
+}
+
+u64 ev_asked(const struct ev_trace *t)
+{
+	u64 nr = 0;
+	u32 i;
+
+	for (i = 0; i < t->nr_reqs; i++)
+		nr += t->depth[t->reqs[i].prompt];
 	return nr;
 }
 
@@ -227,9 +238,9 @@ static void chat_turn(struct ev_trace *t, struct chats *c)
 		if (c->chat[i].next < chat->next)
 			chat = &c->chat[i];
 	now = chat->next;
-	prompt = trace_grow(t, chat->at, rng_in(&c->r, 2, 20));
-	chat->at = trace_grow(t, prompt, rng_in(&c->r, 4, 24));
-	trace_ask(t, prompt, chat->at, chat->high);
+	prompt = ev_trace_grow(t, chat->at, rng_in(&c->r, 2, 20));
+	chat->at = ev_trace_grow(t, prompt, rng_in(&c->r, 4, 24));
+	ev_trace_ask(t, prompt, chat->at, chat->high);
 	chat->next = now + chat_pause(c);
 	/* A chat that ends is followed by a new one. */
 	if (rng_percent(&c->r, 20) || t->depth[chat->at] > 1000)
@@ -242,8 +253,8 @@ static void one_shot(struct ev_trace *t, struct chats *c)
 
 	if (rng_percent(&c->r, 50))
 		at = c->system[zipf_draw(&c->z, &c->r)];
-	at = trace_grow(t, at, rng_in(&c->r, 200, 800));
-	trace_ask(t, at, trace_grow(t, at, rng_in(&c->r, 4, 24)), false);
+	at = ev_trace_grow(t, at, rng_in(&c->r, 200, 800));
+	ev_trace_ask(t, at, ev_trace_grow(t, at, rng_in(&c->r, 4, 24)), false);
 }
 
 void ev_trace_chats(struct ev_trace *t, const struct ev_shape *shape, u64 seed)
@@ -251,12 +262,12 @@ void ev_trace_chats(struct ev_trace *t, const struct ev_shape *shape, u64 seed)
 	static struct chats c;
 	u32 i;
 
-	trace_init(t, CHAT_REQS);
+	ev_trace_init(t, CHAT_REQS);
 	c.r.s = seed;
 	c.highs.s = ~seed;
 	zipf_init(&c.z, SYSTEMS, shape->exponent);
 	for (i = 0; i < SYSTEMS; i++)
-		c.system[i] = trace_grow(t, EV_NONE, rng_in(&c.r, 16, 128));
+		c.system[i] = ev_trace_grow(t, EV_NONE, rng_in(&c.r, 16, 128));
 	for (i = 0; i < CHATS; i++)
 		chat_begin(&c, &c.chat[i], 0);
 	while (t->nr_reqs < t->max_reqs) {
@@ -276,14 +287,14 @@ void ev_trace_zipf(struct ev_trace *t, const struct ev_shape *shape, u64 seed)
 	static struct zipf z;
 	u32 i, a, b, at;
 
-	trace_init(t, ZIPF_REQS);
+	ev_trace_init(t, ZIPF_REQS);
 	zipf_init(&z, ZIPF_PROMPTS, shape->exponent);
 	for (i = 0; i < ZIPF_GROUPS; i++)
-		group[i] = trace_grow(t, EV_NONE, rng_in(&r, 16, 64));
+		group[i] = ev_trace_grow(t, EV_NONE, rng_in(&r, 16, 64));
 	for (i = 0; i < ZIPF_PROMPTS; i++) {
 		at = rng_percent(&r, 50) ? group[rng_in(&r, 0, ZIPF_GROUPS - 1)]
 					 : EV_NONE;
-		prompt[i] = trace_grow(t, at, rng_in(&r, 8, 96));
+		prompt[i] = ev_trace_grow(t, at, rng_in(&r, 8, 96));
 	}
 	while (t->nr_reqs < t->max_reqs) {
 		if (rng_percent(&r, shape->drift)) {
@@ -293,7 +304,7 @@ void ev_trace_zipf(struct ev_trace *t, const struct ev_shape *shape, u64 seed)
 			prompt[a] = prompt[b];
 			prompt[b] = at;
 		}
-		at = trace_grow(t, prompt[zipf_draw(&z, &r)], rng_in(&r, 1, 6));
-		trace_ask(t, at, trace_grow(t, at, rng_in(&r, 2, 8)), false);
+		at = ev_trace_grow(t, prompt[zipf_draw(&z, &r)], rng_in(&r, 1, 6));
+		ev_trace_ask(t, at, ev_trace_grow(t, at, rng_in(&r, 2, 8)), false);
 	}
 }
