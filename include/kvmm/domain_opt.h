@@ -21,7 +21,7 @@
 	x(HIGH, high, "SIZE", "memory.high: bytes above which new sequences wait, or max") \
 	x(MAX, max, "SIZE", "memory.max: bytes that are never exceeded, or max") \
 	x(WEIGHT, weight, "N", "memory.weight: share of the surplus, 1 to 10000") \
-	x(WRITETHROUGH, writethrough, "0|1", "memory.writethrough: 1: full blocks are copied to the host pool at once")
+	x(WRITETHROUGH, writethrough, "N", "memory.writethrough: 0, or 1: full blocks are copied to the host pool at once")
 
 enum domain_key {
 #define x(mark, ...) DOMAIN_KEY_##mark,
