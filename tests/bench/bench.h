@@ -151,6 +151,19 @@ u64 bench_cpu_ns(pid_t pid);
 /* The child of this name of a process, or 0. */
 pid_t bench_child(pid_t of, const char *name);
 
+/*
+ * Text of a file of the daemon, or NULL if there is none; free it with free().  Where
+ * kvmm has just died, it waits for the next one.
+ */
+char *bench_file(const struct bench_daemon *d, const char *file);
+
+/* Value of a key in a file of the daemon; 0: no such file or key. */
+u64 bench_file_value(const struct bench_daemon *d, const char *file,
+		     const char *key);
+
+/* Run kvctl, without its output.  Return: its wait status. */
+int bench_kvctl(const struct bench_daemon *d, const char *command);
+
 /* Value of `key N` in lines of this form, as the daemon's files have; 0: no such line. */
 u64 bench_key_value(const char *text, const char *key);
 

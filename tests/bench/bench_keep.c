@@ -26,7 +26,6 @@
  * prompts fit.
  */
 #include <fnmatch.h>
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -35,7 +34,6 @@
 
 #define AIM		0.95
 #define AIM_FITS	0.99
-#define THETA		0.9		/* of Zipf's law */
 #define SEED		19u
 #define SPREAD		7919u		/* a prime, more than there are prompts */
 #define NS_TOKEN	500000.0		/* of prefill, as the client reports it */
@@ -99,86 +97,7 @@ struct kills {
 static u32 nr_kills;
 static u32 nr_short, nr_rows, nr_left_out;
 
-/* ---- the ideal cache ---- */
-
-/*
- * One tier, nothing lost.  A block is found only if all blocks before it are, so
- * the blocks of a prompt are touched from the last to the first, and the oldest
- * block of all is the last one that the oldest prompt still has.  While a prompt
- * runs, its last token needs a block, in this cache as in kvmm.
- */
-struct lru {
-	u32	cap;
-	u32	used;
-	u32	clock;
-	u32	nr;
-	struct {
-		u32	blocks;		/* cached */
-		u32	used_at;
-	} prompt[];
-};
-
-static struct lru *lru_new(u32 cap, u32 nr)
-{
-	struct lru *l = calloc(1, sizeof(*l) + nr * sizeof(l->prompt[0]));
-
-	if (!l || cap <= KEEP_BLOCKS)
-		bench_die("no LRU of %u blocks", cap);
-	l->cap = cap;
-	l->nr = nr;
-	return l;
-}
-
-static u32 lru_oldest(const struct lru *l)
-{
-	u32 i, old = ~0u;
-
-	for (i = 0; i < l->nr; i++)
-		if (l->prompt[i].blocks &&
-		    (old == ~0u ||
-		     l->prompt[i].used_at < l->prompt[old].used_at))
-			old = i;
-	return old;
-}
-
-/* Return: blocks found. */
-static u32 lru_serve(struct lru *l, u32 prompt)
-{
-	const u32 found = l->prompt[prompt].blocks;
-
-	l->prompt[prompt].blocks = KEEP_BLOCKS;
-	l->prompt[prompt].used_at = ++l->clock;
-	for (l->used += KEEP_BLOCKS - found; l->used + 1 > l->cap; l->used--)
-		l->prompt[lru_oldest(l)].blocks--;
-	return found;
-}
-
 /* ---- lookups ---- */
-
-static double uniform(u64 *rng)
-{
-	return (double)(keep_mix(++*rng) >> 11) / (double)(1ull << 53);
-}
-
-/* Draw @nr of @prompts; the popular ones are spread over the order of storing. */
-static void draw_zipf(u32 *order, u32 nr, u32 prompts)
-{
-	double all = 0, left;
-	u64 rng = SEED;
-	u32 i, k;
-
-	for (i = 0; i < prompts; i++)
-		all += pow(i + 1, -THETA);
-	for (i = 0; i < nr; i++) {
-		left = uniform(&rng) * all;
-		for (k = 0; k < prompts - 1; k++) {
-			left -= pow(k + 1, -THETA);
-			if (left < 0)
-				break;
-		}
-		order[i] = k * SPREAD % prompts;
-	}
-}
 
 static u32 make_order(u32 pass, u32 prompts, u32 *order)
 {
@@ -186,7 +105,7 @@ static u32 make_order(u32 pass, u32 prompts, u32 *order)
 	u32 i;
 
 	if (pass == ZIPF)
-		draw_zipf(order, nr, prompts);
+		keep_draw_zipf(order, nr, prompts, SEED);
 	else
 		for (i = 0; i < nr; i++)
 			order[i] = pass == REVERSE ? prompts - 1 - i : i;
@@ -199,15 +118,15 @@ static u32 make_order(u32 pass, u32 prompts, u32 *order)
  */
 static void maybe_kill(struct keep_node *n, struct kills *k)
 {
-	if (!k->left || uniform(&k->rng) * k->lookups-- >= k->left)
+	if (!k->left || keep_uniform(&k->rng) * k->lookups-- >= k->left)
 		return;
 	k->left--;
 	keep_await_resumed(n);
 	if (k->armed)
-		keep_kill(n, (u32)(uniform(&k->rng) * KILL_LATE_US));
+		keep_kill(n, (u32)(keep_uniform(&k->rng) * KILL_LATE_US));
 }
 
-static void run_pass(struct keep_node *n, struct lru *lru, u32 which,
+static void run_pass(struct keep_node *n, struct keep_lru *lru, u32 which,
 		     struct result *r, struct kills *kills)
 {
 	u32 *order = calloc(2 * r->prompts, sizeof(*order)), i;
@@ -219,7 +138,7 @@ static void run_pass(struct keep_node *n, struct lru *lru, u32 which,
 	for (i = 0; i < nr; i++) {
 		maybe_kill(n, kills);
 		p->found += keep_serve(n, order[i]);
-		p->lru += lru_serve(lru, order[i]);
+		p->lru += keep_lru_serve(lru, order[i], KEEP_BLOCKS, 1);
 	}
 	p->s = (double)(bench_now() - start) / 1e9;
 	after = keep_vmstat(n);
@@ -233,7 +152,7 @@ static void run_pass(struct keep_node *n, struct lru *lru, u32 which,
 	free(order);
 }
 
-static void store(struct keep_node *n, struct lru *lru,
+static void store(struct keep_node *n, struct keep_lru *lru,
 		  const struct row *row, const struct result *r)
 {
 	u32 i;
@@ -241,7 +160,7 @@ static void store(struct keep_node *n, struct lru *lru,
 	for (i = 0; i < r->prompts; i++) {
 		if (keep_serve(n, i))
 			bench_die("prompt %u is found before it was stored", i);
-		lru_serve(lru, i);
+		keep_lru_serve(lru, i, KEEP_BLOCKS, 1);
 		if (row->pause)
 			usleep(row->pause * 1000);
 	}
@@ -306,7 +225,7 @@ static bool play(const struct row *row, struct result *r, u32 kills, bool armed)
 {
 	struct kills k = { .left = kills, .armed = armed, .rng = SEED };
 	struct keep_node n;
-	struct lru *lru;
+	struct keep_lru *lru;
 	u32 total, i;
 
 	memset(r, 0, sizeof(*r));
@@ -323,7 +242,7 @@ static bool play(const struct row *row, struct result *r, u32 kills, bool armed)
 		       n.has.host, n.has.area);
 	r->prompts = (u32)(row->set * total / KEEP_BLOCKS);
 	r->fits = r->prompts * KEEP_BLOCKS + 1 <= total;
-	lru = lru_new(total, r->prompts);
+	lru = keep_lru_new(total, r->prompts);
 	k.lookups = 4 * r->prompts;
 	store(&n, lru, row, r);
 	for (i = 0; i < NR_PASSES; i++)

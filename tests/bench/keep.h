@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * keep.h - a client that stores prompts and looks them up again, for bench_keep
+ * keep.h - prompts that are stored and looked up again, and the ideal cache
  *
  * A prompt has KEEP_BLOCKS whole blocks and one token more, because the last
  * token of a prompt is never taken from the cache.  A block has KEEP_BYTES: with
@@ -51,7 +51,6 @@ struct keep_tiers {
 struct keep_node {
 	struct bench_daemon	d;
 	struct kvmm		*k;
-	char			view[108];
 	struct keep_tiers	has;
 	u64			seed;
 	double			ns;
@@ -84,5 +83,43 @@ char *keep_vmstat(struct keep_node *n);
 void keep_kill(struct keep_node *n, u32 us);
 /* Wait until the next kvmm has resumed this client, and then for a short time. */
 void keep_await_resumed(struct keep_node *n);
+
+/* ---- keep_lru.c ---- */
+
+/**
+ * struct keep_lru - the ideal cache: one tier, nothing lost
+ * @cap:  blocks
+ * @used: of these
+ * @nr:   prompts
+ * @prompt: of each, the cached blocks, and when they were used
+ */
+struct keep_lru {
+	u32	cap;
+	u32	used;
+	u32	clock;
+	u32	nr;
+	struct {
+		u32	blocks;
+		u32	used_at;
+	} prompt[];
+};
+
+/* Free it with free(). */
+struct keep_lru *keep_lru_new(u32 cap, u32 nr);
+
+/**
+ * keep_lru_serve() - look a prompt up, and store it
+ * @blocks: all that it has
+ * @more:   blocks that it needs only while it runs
+ *
+ * Return: blocks found.
+ */
+u32 keep_lru_serve(struct keep_lru *l, u32 prompt, u32 blocks, u32 more);
+
+/* The next number of [0, 1). */
+double keep_uniform(u64 *rng);
+
+/* Draw @nr of @prompts by Zipf's law; the popular ones are spread over the order. */
+void keep_draw_zipf(u32 *order, u32 nr, u32 prompts, u64 seed);
 
 #endif /* TESTS_BENCH_KEEP_H */

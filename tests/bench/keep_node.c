@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <kvmm/swapd.h>
-#include <kvmm/view.h>
 
 #include "tests/bench/keep.h"
 
@@ -42,62 +41,19 @@ static void must(struct keep_node *n, int err, const char *what)
 
 /* ---- the daemon's files ---- */
 
-/* Text of a file, or NULL if there is none; free it with free(). */
-static char *ask(struct keep_node *n, const char *file)
-{
-	const u64 end = bench_now() + LIMIT_NS;
-	struct seq_file m;
-	char req[96], *text;
-	int status, err;
-
-	snprintf(req, sizeof(req), "cat %s", file);
-	for (;;) {
-		seq_init(&m, 1 << 20);
-		status = 0;
-		err = kv_view_ask(n->view, req, 10000, &status, &m);
-		text = err || status ? NULL : strdup(m.buf);
-		seq_free(&m);
-		/* kvmm may be dead for a moment. */
-		if (!err)
-			return text;
-		if (bench_now() > end)
-			bench_die("%s cannot be read: %s", file, strerror(-err));
-		usleep(10000);
-	}
-}
-
 char *keep_vmstat(struct keep_node *n)
 {
-	char *text = ask(n, "vmstat");
+	char *text = bench_file(&n->d, "vmstat");
 
 	if (!text)
 		bench_die("there is no vmstat");
 	return text;
 }
 
-static u64 file_value(struct keep_node *n, const char *file, const char *key)
-{
-	char *text = ask(n, file);
-	u64 v = text ? bench_key_value(text, key) : 0;
-
-	free(text);
-	return v;
-}
-
-static int kvctl(struct keep_node *n, const char *command)
-{
-	const char *build = getenv("KVMM_BUILD");
-	char cmd[600];
-
-	snprintf(cmd, sizeof(cmd), "'%s/kvctl' --socket '%s' %s >/dev/null",
-		 build ? build : "build", n->d.dir, command);
-	return system(cmd);
-}
-
 bool keep_writethrough(struct keep_node *n)
 {
 	const char *value = getenv("WRITETHROUGH");
-	char *text = ask(n, "domain/" DOMAIN "/memory.writethrough");
+	char *text = bench_file(&n->d, "domain/" DOMAIN "/memory.writethrough");
 	char cmd[128];
 
 	if (!text)
@@ -105,7 +61,7 @@ bool keep_writethrough(struct keep_node *n)
 	free(text);
 	snprintf(cmd, sizeof(cmd), "set domain/" DOMAIN "/memory.writethrough %s",
 		 value ? value : "1");
-	if (kvctl(n, cmd))
+	if (bench_kvctl(&n->d, cmd))
 		bench_die("memory.writethrough cannot be set");
 	return true;
 }
@@ -118,7 +74,7 @@ static void area_add(struct keep_node *n, u32 slots)
 
 	snprintf(cmd, sizeof(cmd), "swapon '%s/area' --size %llu", n->d.dir,
 		 AREA_HEAD + (unsigned long long)slots * SLOT);
-	if (kvctl(n, cmd))
+	if (bench_kvctl(&n->d, cmd))
 		bench_die("no area: room in %s?", n->d.dir);
 }
 
@@ -151,9 +107,9 @@ static void look_sizes(struct keep_node *n)
 			  (unsigned long long)rep->block_bytes,
 			  (unsigned long long)rep->extent_size);
 	n->has.dev = rep->nr_extents / rep->span_extents * rep->span_blocks;
-	n->has.host = (u32)(file_value(n, "meminfo", "HostTotal") * 1024 /
+	n->has.host = (u32)(bench_file_value(&n->d, "meminfo", "HostTotal") * 1024 /
 			    SLOT);
-	n->has.area = (u32)(file_value(n, "meminfo", "SwapTotal") * 1024 /
+	n->has.area = (u32)(bench_file_value(&n->d, "meminfo", "SwapTotal") * 1024 /
 			    SLOT);
 }
 
@@ -177,7 +133,6 @@ void keep_start(struct keep_node *n, const struct keep_tiers *want, u64 seed,
 	snprintf(area, sizeof(area), "%u", want->area * SLOT);
 	setenv("KVMM_SWAPD_LOG_LEVEL", "warn", 0);
 	bench_hold_start(&n->d, args);
-	must(n, kv_view_path(n->d.dir, n->view), "view socket");
 	if (want->area)
 		area_add(n, want->area);
 	attach(n);

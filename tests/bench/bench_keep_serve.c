@@ -1,0 +1,501 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * bench_keep_serve.c - prefixes that kvrt finds again, and what it costs to keep them
+ *
+ * Two kvrt serve with the demo model share one kvmm, each with its own domain.
+ * Prompts take turns between the two.  A round stores prompts that are new, asks
+ * for all of them again in the same order, and then draws as many by Zipf's law.
+ * An ideal LRU cache of the same total size gets the same requests.  The same
+ * requests go to two kvrt on a kvmm without lower tiers, pass by pass in turns: the
+ * texts must be the same, and tokens a second at most 3 % fewer.  A row is
+ *
+ *	POOL/HOST/AREA:SET:PAUSE:CLIENTS
+ *
+ * with the tiers in blocks, the prompts as a multiple of all tiers, the pause after a
+ * store in ms, and the requests that run at once.  Rows with the set "20" store 20
+ * prompts of 161 tokens; all others prompts of 161 to 401 tokens.
+ *
+ * Arguments, or words in $ROWS, are globs that choose rows; ROUNDS=n is another
+ * number of rounds; AREA_DIR is a folder for the area on another disk, or in memory.
+ *
+ * The daemon copies a block down only where that costs less than computing it, and the
+ * demo model computes the 32 KiB of a block in about 1 ms: where the note of a row says
+ * that the area is written at less than 50 MB/s, the daemon rightly keeps less there.
+ *
+ * Aims: 95 % of the blocks that the LRU finds, 99 % where it finds all; and in each of
+ * the passes 97 % of the tokens a second without lower tiers.
+ */
+#include <fnmatch.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <kvmm/swapd.h>
+
+#include "tests/bench/keep.h"
+#include "tests/bench/keep_http.h"
+#include "tests/bench/kvrt.h"
+
+#define AIM		0.95
+#define AIM_FITS	0.99
+#define AIM_SPEED	0.97
+#define SEED		19u
+#define MODELS		2u
+#define CLIENTS_MAX	4u
+#define PROMPTS_MAX	200u
+#define ROUNDS_MAX	16u
+#define ANSWER		8u		/* tokens */
+#define SHORTEST	10u		/* blocks of a prompt */
+#define LENGTHS		16u
+#define TOKENS		16u		/* of a block */
+#define BLOCK		32768u		/* bytes: 4 layers, 2 heads, bf16 */
+#define SLOT		(BLOCK + SWAPD_HEADER_BYTES)
+#define SPAN_SLOTS	16u		/* in a span of 9 extents */
+#define AREA_HEAD	(1u << 20)
+#define SETTLE_US	50000u
+
+enum { STORE, SAME, ZIPF, NR_PASSES };
+
+static const char * const pass_name[] = { "store", "same", "zipf" };
+
+struct row {
+	struct keep_tiers	tiers;
+	double			set;		/* FIXED: 20 short prompts */
+	u32			pause;
+	u32			clients;
+};
+
+#define FIXED	20
+
+static const struct row rows[] = {
+	{ { 128, 896, 0 }, FIXED, 0, 1 },
+	{ { 128, 896, 0 }, FIXED, 50, 1 },
+	{ { 128, 256, 640 }, 0.5, 0, 1 },
+	{ { 128, 256, 640 }, 0.9, 0, 1 },
+	{ { 128, 256, 640 }, 1.5, 0, 1 },
+	{ { 128, 256, 640 }, 2, 0, 1 },
+	{ { 128, 256, 640 }, 0.5, 0, 4 },
+	{ { 128, 256, 640 }, 0.9, 0, 4 },
+	{ { 128, 256, 640 }, 1.5, 0, 4 },
+	{ { 128, 256, 640 }, 2, 0, 4 },
+};
+
+/* A daemon and its two kvrt. */
+struct node {
+	struct bench_daemon	d;
+	struct bench_kvrt	kvrt[MODELS];
+	bool			tiers;
+};
+
+/* What the passes of one kind did. */
+struct pass {
+	u32	found;
+	u32	lru;
+	u32	blocks;				/* asked for */
+	u64	ns;				/* with tiers, all rounds */
+	u64	waits_ns;			/* of requests for copies, of these */
+	double	rate[2][ROUNDS_MAX];		/* tokens/s without, with tiers */
+	double	ratio[ROUNDS_MAX];
+};
+
+struct play {
+	const struct row	*row;
+	char			name[64];
+	struct node		node[2];	/* without, with tiers */
+	struct keep_lru		*lru;
+	u32			total;		/* blocks of all tiers */
+	u32			prompts;	/* of a round */
+	u32			round;
+	u32			blocks[PROMPTS_MAX];
+	u64			text[PROMPTS_MAX];
+	u32			other_texts;
+	struct pass		pass[NR_PASSES];
+};
+
+/* A pass in progress; its clients share it. */
+struct run {
+	struct play	*p;
+	struct node	*n;
+	u32		which;
+	u32		*order;
+	u32		nr;
+	u32		next;
+	bool		busy[PROMPTS_MAX];
+	u64		tokens;
+	u64		paused;
+	pthread_mutex_t	lock;
+	pthread_cond_t	idle;
+};
+
+static u32 nr_rounds = 3;
+
+/* ---- daemons ---- */
+
+static const char * const model_name[MODELS] = { "one", "two" };
+
+static void start_kvrt(struct node *n, u32 i)
+{
+	const char *top = getenv("KVMM_TOP");
+	const char *const args[] = {
+		"--domain", model_name[i], "--served-model-name", model_name[i],
+		"--threads", "1", "--kv-cache-dtype", "bf16", NULL,
+	};
+	char dir[512];
+
+	snprintf(dir, sizeof(dir), "%s/tests/data/demo-model", top ? top : ".");
+	bench_kvrt_start_model(&n->kvrt[i], &n->d, model_name[i], dir, args);
+}
+
+static void start_node(struct node *n, const struct keep_tiers *t, bool tiers)
+{
+	char pool[32], host[32], area[32], cmd[256];
+	const char *const args[] = {
+		"--backend", "host", "--pool-size", pool, "--extent-size", "64K",
+		"--host-size", host, "--area-max", area,
+		"--min-token-bytes", "2048", "--max-clients", "4", NULL,
+	};
+	const u64 slots = (u64)t->area * SLOT;
+	const char *where = getenv("AREA_DIR");
+	struct keep_ask q = { .nr = TOKENS, .answer = 1 };	/* the first is slow */
+	struct keep_answer a;
+	u32 i;
+
+	n->tiers = tiers;
+	snprintf(pool, sizeof(pool), "%u", t->dev * BLOCK);
+	snprintf(host, sizeof(host), "%u", tiers ? t->host * SLOT : 0);
+	snprintf(area, sizeof(area), "%llu", tiers ? (unsigned long long)slots :
+							 0);
+	bench_hold_start(&n->d, args);
+	snprintf(cmd, sizeof(cmd), "swapon '%s/keep_area.%d' --size %llu",
+		 where ? where : n->d.dir, (int)getpid(),
+		 (unsigned long long)slots + AREA_HEAD);
+	if (tiers && slots && bench_kvctl(&n->d, cmd))
+		bench_die("no area: room in %s?", n->d.dir);
+	for (i = 0; i < MODELS; i++) {
+		start_kvrt(n, i);
+		q.port = n->kvrt[i].port;
+		q.model = model_name[i];
+		keep_ask(&q, &a);
+	}
+}
+
+static void stop_node(struct node *n)
+{
+	u32 i;
+
+	for (i = 0; i < MODELS; i++)
+		bench_kvrt_stop(&n->kvrt[i]);
+	bench_daemon_stop(&n->d);
+}
+
+/* Blocks of a tier that has so many KiB; slots fill whole spans. */
+static u32 slots_of(const struct node *n, const char *key)
+{
+	const u64 bytes = bench_file_value(&n->d, "meminfo", key) * 1024;
+
+	return (u32)(bytes / (SPAN_SLOTS * SLOT)) * SPAN_SLOTS;
+}
+
+/* ---- a pass ---- */
+
+static u64 seed_of(const struct play *p, u32 prompt)
+{
+	return ((u64)p->round << 32) + prompt + SEED;
+}
+
+/* Take the next request whose prompt no other client asks for.  Return: ~0u: none. */
+static u32 take_next(struct run *r)
+{
+	struct play *p = r->p;
+	u32 i = ~0u, blocks, lru;
+
+	pthread_mutex_lock(&r->lock);
+	while (r->next < r->nr && r->busy[r->order[r->next]])
+		pthread_cond_wait(&r->idle, &r->lock);
+	if (r->next < r->nr) {
+		i = r->order[r->next++];
+		r->busy[i] = true;
+	}
+	if (i != ~0u && r->n->tiers) {
+		blocks = p->blocks[i];
+		lru = keep_lru_serve(p->lru, p->round * p->prompts + i,
+				     blocks + 1, 0);
+		p->pass[r->which].lru += min(lru, blocks);
+		p->pass[r->which].blocks += blocks;
+	}
+	pthread_mutex_unlock(&r->lock);
+	return i;
+}
+
+static void ended(struct run *r, u32 i, const struct keep_answer *a)
+{
+	struct play *p = r->p;
+
+	pthread_mutex_lock(&r->lock);
+	if (r->n->tiers)
+		p->pass[r->which].found += min(a->cached / TOKENS, p->blocks[i]);
+	if (!p->text[i])
+		p->text[i] = a->text;
+	p->other_texts += p->text[i] != a->text;
+	r->tokens += p->blocks[i] * TOKENS + 1 + ANSWER;
+	r->busy[i] = false;
+	pthread_cond_broadcast(&r->idle);
+	pthread_mutex_unlock(&r->lock);
+}
+
+static void *client(void *arg)
+{
+	struct run *r = arg;
+	struct play *p = r->p;
+	struct keep_answer a;
+	u64 since;
+	u32 i;
+
+	while ((i = take_next(r)) != ~0u) {
+		const struct keep_ask q = {
+			.port = r->n->kvrt[i % MODELS].port,
+			.model = model_name[i % MODELS],
+			.seed = seed_of(p, i), .answer = ANSWER,
+			.nr = p->blocks[i] * TOKENS + 1,
+		};
+
+		keep_ask(&q, &a);
+		ended(r, i, &a);
+		if (r->which == STORE && p->row->pause) {
+			since = bench_now();
+			usleep(p->row->pause * 1000);
+			r->paused += bench_now() - since;
+		}
+	}
+	return NULL;
+}
+
+/* Return: tokens a second. */
+static double run_pass(struct play *p, struct node *n, u32 which)
+{
+	u32 order[PROMPTS_MAX], i;
+	struct run r = {
+		.p = p, .n = n, .which = which, .order = order,
+		.nr = p->prompts, .lock = PTHREAD_MUTEX_INITIALIZER,
+		.idle = PTHREAD_COND_INITIALIZER,
+	};
+	pthread_t thread[CLIENTS_MAX];
+	u64 start, ns, waits;
+
+	for (i = 0; i < p->prompts; i++)
+		order[i] = i;
+	if (which == ZIPF)
+		keep_draw_zipf(order, p->prompts, p->prompts, SEED + p->round);
+	waits = bench_file_value(&n->d, "vmstat", "demote_wait_ns");
+	start = bench_now();
+	for (i = 0; i < p->row->clients; i++)
+		if (pthread_create(&thread[i], NULL, client, &r))
+			bench_die("no thread for a client");
+	for (i = 0; i < p->row->clients; i++)
+		pthread_join(thread[i], NULL);
+	ns = bench_now() - start - r.paused;
+	if (n->tiers) {
+		p->pass[which].ns += ns;
+		p->pass[which].waits_ns += bench_file_value(&n->d, "vmstat",
+							    "demote_wait_ns") -
+					   waits;
+	}
+	return (double)r.tokens * 1e9 / (double)ns;
+}
+
+/* ---- rows ---- */
+
+static void choose_prompts(struct play *p)
+{
+	const double want = p->row->set * p->total;
+	u32 i, sum = 0;
+
+	for (i = 0; i < PROMPTS_MAX; i++) {
+		const bool fixed = p->row->set >= FIXED;
+
+		if (fixed ? i == FIXED : sum >= want && !(i % MODELS))
+			break;
+		p->blocks[i] = SHORTEST + (fixed ? 0 : keep_mix(i) % LENGTHS);
+		sum += p->blocks[i] + 1;
+	}
+	p->prompts = i;
+}
+
+/* Counters that say what became of cached blocks. */
+static void print_counters(const struct node *n)
+{
+	static const char * const key[] = {
+		"pgclean", "pgdemote", "pgpromote", "pswpout", "pswpin",
+		"demote_free", "evict_no_copy", "evict_dear", "demote_wait",
+		"demote_wait_ns", "host_drop", "area_drop", "preempt",
+		"prefix_evict", "prefix_drop", "swap_fallback",
+	};
+	char *text = bench_file(&n->d, "vmstat");
+	u32 i;
+
+	printf("  counters:");
+	for (i = 0; i < ARRAY_SIZE(key); i++)
+		if (bench_key_value(text, key[i]))
+			printf(" %s %llu", key[i], (unsigned long long)
+			       bench_key_value(text, key[i]));
+	printf("\n");
+	free(text);
+}
+
+/* Bytes a second that the daemon measured of the area. */
+static void note_area(const struct node *n, const char *name)
+{
+	char *text = bench_file(&n->d, "swapareas");
+	const char *row = text ? strchr(text, '\n') : NULL;
+	unsigned long long rd, wr;
+
+	if (row && sscanf(row, "%*u %*s %*d %*u %*u %*u %*u %*u %*u %llu %llu",
+			  &rd, &wr) == 2)
+		fprintf(stderr, "note: %s: the area is read at %llu MB/s and written at %llu MB/s\n",
+			name, rd / 1000, wr / 1000);
+	free(text);
+}
+
+static void report_found(const struct play *p)
+{
+	u32 found = 0, lru = 0, blocks = 0, i;
+	char name[96];
+	double part, aim;
+
+	for (i = SAME; i < NR_PASSES; i++) {
+		found += p->pass[i].found;
+		lru += p->pass[i].lru;
+		blocks += p->pass[i].blocks;
+	}
+	part = lru ? (double)found / lru : 1;
+	aim = lru == blocks ? AIM_FITS : AIM;
+	snprintf(name, sizeof(name), "keep_serve_%s.found", p->name);
+	bench_report(&(struct bench_figure){
+		.name = name, .unit = "blocks", .value = found,
+		.peer = "ideal LRU", .peer_value = lru, .min_ratio = aim,
+	});
+	bench_verdict(part >= aim && !p->other_texts,
+		      "%s: %u blocks found of %u, the LRU %u: %.3f of it, aim %.2f; %u other texts",
+		      p->name, found, blocks, lru, part, aim, p->other_texts);
+}
+
+static void report_speed(const struct play *p)
+{
+	double with, without, ratio, least = 1e9, lo, hi;
+	char name[96], text[200];
+	u32 i, n = 0;
+
+	for (i = 0; i < NR_PASSES; i++) {
+		const struct pass *s = &p->pass[i];
+
+		without = bench_median(s->rate[0], nr_rounds);
+		with = bench_median(s->rate[1], nr_rounds);
+		ratio = bench_median(s->ratio, nr_rounds);
+		bench_range(s->ratio, nr_rounds, &lo, &hi);
+		least = min(least, ratio);
+		snprintf(name, sizeof(name), "keep_serve_%s.%s", p->name,
+			 pass_name[i]);
+		bench_report(&(struct bench_figure){
+			.name = name, .unit = "tokens/s", .value = with,
+			.peer = "without lower tiers", .peer_value = without,
+			.ratio = ratio, .ratio_low = lo, .ratio_high = hi,
+			.min_ratio = AIM_SPEED,
+		});
+		printf("| %s | %s | %u | %u | %u | %.0f | %.0f | %.3f | %.3f to %.3f | %.1f %% |\n",
+		       p->name, pass_name[i], p->prompts, s->found, s->lru,
+		       with, without, ratio, lo, hi,
+		       100.0 * (double)s->waits_ns / (double)s->ns / MODELS);
+		n += (u32)snprintf(text + n, sizeof(text) - n, " %s %.2f",
+				   pass_name[i], ratio);
+	}
+	bench_verdict(least >= AIM_SPEED,
+		      "%s: tokens a second beside no lower tiers:%s; aim %.2f",
+		      p->name, text, AIM_SPEED);
+}
+
+static void run_round(struct play *p)
+{
+	u32 i, k, which;
+
+	memset(p->text, 0, sizeof(p->text));
+	for (i = 0; i < NR_PASSES; i++) {
+		struct pass *s = &p->pass[i];
+
+		for (k = 0; k < 2; k++) {
+			which = (p->round + k) % 2;
+			s->rate[which][p->round] =
+				run_pass(p, &p->node[which], i);
+			usleep(SETTLE_US);
+		}
+		s->ratio[p->round] = s->rate[1][p->round] /
+				     s->rate[0][p->round];
+	}
+}
+
+static void play_row(const struct row *row, const char *row_name)
+{
+	struct play p = { .row = row };
+	u32 i;
+
+	snprintf(p.name, sizeof(p.name), "%s", row_name);
+	for (i = 0; i < 2; i++)
+		start_node(&p.node[i], &row->tiers, i == 1);
+	p.total = row->tiers.dev + slots_of(&p.node[1], "HostTotal") +
+		  slots_of(&p.node[1], "SwapTotal");
+	choose_prompts(&p);
+	p.lru = keep_lru_new(p.total, nr_rounds * p.prompts);
+	for (p.round = 0; p.round < nr_rounds; p.round++)
+		run_round(&p);
+	if (p.pass[STORE].found)
+		bench_die("%u blocks are found before they were stored",
+			  p.pass[STORE].found);
+	report_speed(&p);
+	report_found(&p);
+	print_counters(&p.node[1]);
+	if (row->tiers.area)
+		note_area(&p.node[1], p.name);
+	free(p.lru);
+	for (i = 0; i < 2; i++)
+		stop_node(&p.node[i]);
+}
+
+static bool chosen(const char *name, char **globs)
+{
+	u32 i;
+
+	for (i = 0; globs[i]; i++)
+		if (!fnmatch(globs[i], name, 0))
+			return true;
+	return false;
+}
+
+int main(int argc, char **argv)
+{
+	const char *want = getenv("ROWS"), *rounds = getenv("ROUNDS");
+	char *text = strdup(want ? want : "*"), *globs[64], *save, name[64];
+	u32 nr, i;
+
+	setvbuf(stdout, NULL, _IOLBF, 0);
+	if (rounds)
+		nr_rounds = min(max((u32)atoi(rounds), 1u), ROUNDS_MAX);
+	for (nr = 0; nr < ARRAY_SIZE(globs) - 1; nr++) {
+		globs[nr] = strtok_r(nr ? NULL : text, " ", &save);
+		if (!globs[nr])
+			break;
+	}
+	globs[nr] = NULL;
+	printf("| row | pass | prompts | found | LRU | tokens/s | without tiers | ratio | of the rounds | waits for copies |\n");
+	printf("|---|---|---|---|---|---|---|---|---|---|\n");
+	for (i = 0; i < ARRAY_SIZE(rows); i++) {
+		const struct row *r = &rows[i];
+
+		snprintf(name, sizeof(name), "%u/%u/%u:%g:%u:%u", r->tiers.dev,
+			 r->tiers.host, r->tiers.area, r->set, r->pause,
+			 r->clients);
+		if (chosen(name, argc > 1 ? argv + 1 : globs))
+			play_row(r, name);
+	}
+	free(text);
+	return 0;
+}
