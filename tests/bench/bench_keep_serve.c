@@ -19,8 +19,9 @@
  * number of rounds; AREA_DIR is a folder for the area on another disk, or in memory.
  *
  * The daemon copies a block down only where that costs less than computing it, and the
- * demo model computes the 32 KiB of a block in about 1 ms: where the note of a row says
- * that the area is written at less than 50 MB/s, the daemon rightly keeps less there.
+ * demo model computes the 32 KiB of a block in about 1 ms.  So where the note of a row
+ * has a high evict_dear, or an area that is written at less than 50 MB/s, the daemon
+ * kept less because it held that computing is cheaper.
  *
  * Aims: 95 % of the blocks that the LRU finds, 99 % where it finds all; and in each of
  * the passes 97 % of the tokens a second without lower tiers.
@@ -79,7 +80,13 @@ static const struct row rows[] = {
 	{ { 128, 256, 640 }, 0.9, 0, 4 },
 	{ { 128, 256, 640 }, 1.5, 0, 4 },
 	{ { 128, 256, 640 }, 2, 0, 4 },
+	{ { 128, 256, 640 }, 0.8, 0, 1 },
+	{ { 128, 256, 2048 }, 0.9, 0, 1 },
+	{ { 128, 256, 2048 }, 0.9, 0, 4 },
 };
+
+/* Without arguments: two minutes of them. */
+#define DEFAULT_ROWS	"128/896/0:* 128/256/640:0.[59]:* 128/256/640:1.5:* 128/256/640:2:*"
 
 /* A daemon and its two kvrt. */
 struct node {
@@ -343,17 +350,26 @@ static void print_counters(const struct node *n)
 	free(text);
 }
 
-/* Bytes a second that the daemon measured of the area. */
-static void note_area(const struct node *n, const char *name)
+/* Causes of lost content: the daemon's judgement, and what it judged by. */
+static void note_losses(const struct node *n, const char *name)
 {
-	char *text = bench_file(&n->d, "swapareas");
-	const char *row = text ? strchr(text, '\n') : NULL;
-	unsigned long long rd, wr;
+	char *areas = bench_file(&n->d, "swapareas");
+	char *text = bench_file(&n->d, "vmstat");
+	const char *line = areas ? strchr(areas, '\n') : NULL;
+	unsigned long long rd = 0, wr = 0;
 
-	if (row && sscanf(row, "%*u %*s %*d %*u %*u %*u %*u %*u %*u %llu %llu",
-			  &rd, &wr) == 2)
-		fprintf(stderr, "note: %s: the area is read at %llu MB/s and written at %llu MB/s\n",
-			name, rd / 1000, wr / 1000);
+	if (line)
+		(void)sscanf(line, "%*u %*s %*d %*u %*u %*u %*u %*u %*u %llu %llu",
+			     &rd, &wr);
+	fprintf(stderr, "note: %s: evict_dear %llu, host_drop %llu, of these area_drop %llu",
+		name, (unsigned long long)bench_key_value(text, "evict_dear"),
+		(unsigned long long)bench_key_value(text, "host_drop"),
+		(unsigned long long)bench_key_value(text, "area_drop"));
+	if (rd || wr)
+		fprintf(stderr, "; the area is read at %llu MB/s, written at %llu MB/s",
+			rd / 1000, wr / 1000);
+	fprintf(stderr, "\n");
+	free(areas);
 	free(text);
 }
 
@@ -453,8 +469,7 @@ static void play_row(const struct row *row, const char *row_name)
 	report_speed(&p);
 	report_found(&p);
 	print_counters(&p.node[1]);
-	if (row->tiers.area)
-		note_area(&p.node[1], p.name);
+	note_losses(&p.node[1], p.name);
 	free(p.lru);
 	for (i = 0; i < 2; i++)
 		stop_node(&p.node[i]);
@@ -473,7 +488,7 @@ static bool chosen(const char *name, char **globs)
 int main(int argc, char **argv)
 {
 	const char *want = getenv("ROWS"), *rounds = getenv("ROUNDS");
-	char *text = strdup(want ? want : "*"), *globs[64], *save, name[64];
+	char *text = strdup(want ? want : DEFAULT_ROWS), *globs[64], *save, name[64];
 	u32 nr, i;
 
 	setvbuf(stdout, NULL, _IOLBF, 0);
