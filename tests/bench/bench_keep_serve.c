@@ -38,6 +38,7 @@
 #include "tests/bench/keep.h"
 #include "tests/bench/keep_http.h"
 #include "tests/bench/kvrt.h"
+#include "tests/bench/serve_profile.h"
 
 #define AIM		0.95
 #define AIM_FITS	0.99
@@ -105,6 +106,7 @@ struct pass {
 	u64	tokens[2];			/* without, with tiers */
 	u64	ns[2];
 	u64	waits_ns;			/* of requests for copies, of ns[1] */
+	u64	cpu_ns[2];			/* of kvmm and swapd */
 	double	ratio[TURNS_MAX];		/* of tokens a second */
 	u32	turns;
 };
@@ -294,7 +296,7 @@ static double run_turn(struct play *p, struct node *n, u32 which,
 	const u64 waits = bench_file_value(&n->d, "vmstat", "demote_wait_ns");
 	struct pass *s = &p->pass[which];
 	pthread_t thread[CLIENTS_MAX];
-	const u64 start = bench_now();
+	const u64 cpu = profile_tree_ns(n->d.pid), start = bench_now();
 	u64 ns;
 	u32 i;
 
@@ -306,6 +308,7 @@ static double run_turn(struct play *p, struct node *n, u32 which,
 	ns = bench_now() - start - r.paused;
 	s->tokens[n->tiers] += r.tokens;
 	s->ns[n->tiers] += ns;
+	s->cpu_ns[n->tiers] += profile_tree_ns(n->d.pid) - cpu;
 	if (n->tiers)
 		s->waits_ns += bench_file_value(&n->d, "vmstat",
 						"demote_wait_ns") - waits;
@@ -440,10 +443,12 @@ static void report_speed(const struct play *p)
 			.ratio = ratio, .ratio_low = lo, .ratio_high = hi,
 			.min_ratio = AIM_SPEED,
 		});
-		printf("| %s | %s | %u | %u | %u | %.0f | %.0f | %.3f | %.3f to %.3f | %.1f %% |\n",
+		printf("| %s | %s | %u | %u | %u | %.0f | %.0f | %.3f | %.3f to %.3f | %.1f %% | %.0f %%, %.0f %% |\n",
 		       p->name, pass_name[i], p->prompts, s->found, s->lru,
 		       with, without, ratio, lo, hi,
-		       100.0 * (double)s->waits_ns / (double)s->ns[1] / MODELS);
+		       100.0 * (double)s->waits_ns / (double)s->ns[1] / MODELS,
+		       100.0 * (double)s->cpu_ns[1] / (double)s->ns[1],
+		       100.0 * (double)s->cpu_ns[0] / (double)s->ns[0]);
 		n += (u32)snprintf(text + n, sizeof(text) - n, " %s %.2f",
 				   pass_name[i], ratio);
 	}
@@ -514,8 +519,8 @@ int main(int argc, char **argv)
 			break;
 	}
 	globs[nr] = NULL;
-	printf("| row | pass | prompts | found | LRU | tokens/s | without tiers | ratio | of the turns | waits for copies |\n");
-	printf("|---|---|---|---|---|---|---|---|---|---|\n");
+	printf("| row | pass | prompts | found | LRU | tokens/s | without tiers | ratio | of the turns | waits for copies | CPU of the daemon, of that without tiers |\n");
+	printf("|---|---|---|---|---|---|---|---|---|---|---|\n");
 	for (i = 0; i < ARRAY_SIZE(rows); i++) {
 		const struct row *r = &rows[i];
 
