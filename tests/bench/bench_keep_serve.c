@@ -33,8 +33,6 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <kvmm/swapd.h>
-
 #include "tests/bench/keep.h"
 #include "tests/bench/keep_http.h"
 #include "tests/bench/kvrt.h"
@@ -44,18 +42,12 @@
 #define AIM_FITS	0.99
 #define AIM_SPEED	0.97
 #define SEED		19u
-#define MODELS		2u
 #define CLIENTS_MAX	4u
 #define PROMPTS_MAX	200u
 #define ROUNDS_MAX	16u
 #define ANSWER		8u		/* tokens */
 #define SHORTEST	10u		/* blocks of a prompt */
 #define LENGTHS		16u
-#define TOKENS		16u		/* of a block */
-#define BLOCK		32768u		/* bytes: 4 layers, 2 heads, bf16 */
-#define SLOT		(BLOCK + SWAPD_HEADER_BYTES)
-#define SPAN_SLOTS	16u		/* in a span of 9 extents */
-#define AREA_HEAD	(1u << 20)
 #define TURN		16u		/* requests */
 #define TURNS_MAX	(ROUNDS_MAX * (PROMPTS_MAX / TURN + 1))
 
@@ -91,13 +83,6 @@ static const struct row rows[] = {
 /* Without arguments: two minutes of them. */
 #define DEFAULT_ROWS	"128/896/0:* 128/256/640:0.[59]:* 128/256/640:1.5:* 128/256/640:2:*"
 
-/* A daemon and its two kvrt. */
-struct node {
-	struct bench_daemon	d;
-	struct bench_kvrt	kvrt[MODELS];
-	bool			tiers;
-};
-
 /* What the passes of one kind did. */
 struct pass {
 	u32	found;
@@ -114,7 +99,7 @@ struct pass {
 struct play {
 	const struct row	*row;
 	char			name[64];
-	struct node		node[2];	/* without, with tiers */
+	struct keep_pair		node[2];	/* without, with tiers */
 	struct keep_lru		*lru;
 	u32			total;		/* blocks of all tiers */
 	u32			prompts;	/* of a round */
@@ -129,7 +114,7 @@ struct play {
 /* A pass in progress; its clients share it. */
 struct run {
 	struct play	*p;
-	struct node	*n;
+	struct keep_pair	*n;
 	u32		which;
 	const u32	*order;
 	u32		nr;
@@ -142,73 +127,6 @@ struct run {
 };
 
 static u32 nr_rounds;			/* as asked for; 0: by the row */
-
-/* ---- daemons ---- */
-
-static const char * const model_name[MODELS] = { "one", "two" };
-
-static void start_kvrt(struct node *n, u32 i)
-{
-	const char *top = getenv("KVMM_TOP");
-	const char *const args[] = {
-		"--domain", model_name[i], "--served-model-name", model_name[i],
-		"--threads", "1", "--kv-cache-dtype", "bf16", NULL,
-	};
-	char dir[512];
-
-	snprintf(dir, sizeof(dir), "%s/tests/data/demo-model", top ? top : ".");
-	bench_kvrt_start_model(&n->kvrt[i], &n->d, model_name[i], dir, args);
-}
-
-static void start_node(struct node *n, const struct keep_tiers *t, bool tiers)
-{
-	char pool[32], host[32], area[32], cmd[256];
-	const char *const args[] = {
-		"--backend", "host", "--pool-size", pool, "--extent-size", "64K",
-		"--host-size", host, "--area-max", area,
-		"--min-token-bytes", "2048", "--max-clients", "4", NULL,
-	};
-	const u64 slots = (u64)t->area * SLOT;
-	const char *where = getenv("AREA_DIR");
-	struct keep_ask q = { .nr = TOKENS, .answer = 1 };	/* the first is slow */
-	struct keep_answer a;
-	u32 i;
-
-	n->tiers = tiers;
-	snprintf(pool, sizeof(pool), "%u", t->dev * BLOCK);
-	snprintf(host, sizeof(host), "%u", tiers ? t->host * SLOT : 0);
-	snprintf(area, sizeof(area), "%llu", tiers ? (unsigned long long)slots :
-							 0);
-	bench_hold_start(&n->d, args);
-	snprintf(cmd, sizeof(cmd), "swapon '%s/keep_area.%d' --size %llu",
-		 where ? where : n->d.dir, (int)getpid(),
-		 (unsigned long long)slots + AREA_HEAD);
-	if (tiers && slots && bench_kvctl(&n->d, cmd))
-		bench_die("no area: room in %s?", n->d.dir);
-	for (i = 0; i < MODELS; i++) {
-		start_kvrt(n, i);
-		q.port = n->kvrt[i].port;
-		q.model = model_name[i];
-		keep_ask(&q, &a);
-	}
-}
-
-static void stop_node(struct node *n)
-{
-	u32 i;
-
-	for (i = 0; i < MODELS; i++)
-		bench_kvrt_stop(&n->kvrt[i]);
-	bench_daemon_stop(&n->d);
-}
-
-/* Blocks of a tier that has so many KiB; slots fill whole spans. */
-static u32 slots_of(const struct node *n, const char *key)
-{
-	const u64 bytes = bench_file_value(&n->d, "meminfo", key) * 1024;
-
-	return (u32)(bytes / (SPAN_SLOTS * SLOT)) * SPAN_SLOTS;
-}
 
 /* ---- a pass ---- */
 
@@ -247,11 +165,11 @@ static void ended(struct run *r, u32 i, const struct keep_answer *a)
 
 	pthread_mutex_lock(&r->lock);
 	if (r->n->tiers)
-		p->pass[r->which].found += min(a->cached / TOKENS, p->blocks[i]);
+		p->pass[r->which].found += min(a->cached / KEEP_TOKENS, p->blocks[i]);
 	if (!p->text[i])
 		p->text[i] = a->text;
 	p->other_texts += p->text[i] != a->text;
-	r->tokens += p->blocks[i] * TOKENS + 1 + ANSWER;
+	r->tokens += p->blocks[i] * KEEP_TOKENS + 1 + ANSWER;
 	r->busy[i] = false;
 	pthread_cond_broadcast(&r->idle);
 	pthread_mutex_unlock(&r->lock);
@@ -267,10 +185,10 @@ static void *client(void *arg)
 
 	while ((i = take_next(r)) != ~0u) {
 		const struct keep_ask q = {
-			.port = r->n->kvrt[i % MODELS].port,
-			.model = model_name[i % MODELS],
+			.port = r->n->kvrt[i % KEEP_MODELS].port,
+			.model = keep_model[i % KEEP_MODELS],
 			.seed = seed_of(p, i), .answer = ANSWER,
-			.nr = p->blocks[i] * TOKENS + 1,
+			.nr = p->blocks[i] * KEEP_TOKENS + 1,
 		};
 
 		keep_ask(&q, &a);
@@ -285,7 +203,7 @@ static void *client(void *arg)
 }
 
 /* Some requests of a pass.  Return: tokens a second. */
-static double run_turn(struct play *p, struct node *n, u32 which,
+static double run_turn(struct play *p, struct keep_pair *n, u32 which,
 		       const u32 *order, u32 nr)
 {
 	struct run r = {
@@ -346,7 +264,7 @@ static void choose_prompts(struct play *p)
 	for (i = 0; i < PROMPTS_MAX; i++) {
 		const bool fixed = p->row->set >= FIXED;
 
-		if (fixed ? i == FIXED : sum >= want && !(i % MODELS))
+		if (fixed ? i == FIXED : sum >= want && !(i % KEEP_MODELS))
 			break;
 		p->blocks[i] = SHORTEST + (fixed ? 0 : keep_mix(i) % LENGTHS);
 		sum += p->blocks[i] + 1;
@@ -355,7 +273,7 @@ static void choose_prompts(struct play *p)
 }
 
 /* Counters that say what became of cached blocks. */
-static void print_counters(const struct node *n)
+static void print_counters(const struct keep_pair *n)
 {
 	static const char * const key[] = {
 		"pgclean", "pgdemote", "pgpromote", "pswpout", "pswpin",
@@ -376,7 +294,7 @@ static void print_counters(const struct node *n)
 }
 
 /* Causes of lost content: the daemon's judgement, and what it judged by. */
-static void note_losses(const struct node *n, const char *name)
+static void note_losses(const struct keep_pair *n, const char *name)
 {
 	char *areas = bench_file(&n->d, "swapareas");
 	char *text = bench_file(&n->d, "vmstat");
@@ -446,7 +364,7 @@ static void report_speed(const struct play *p)
 		printf("| %s | %s | %u | %u | %u | %.0f | %.0f | %.3f | %.3f to %.3f | %.1f %% | %.0f %%, %.0f %% |\n",
 		       p->name, pass_name[i], p->prompts, s->found, s->lru,
 		       with, without, ratio, lo, hi,
-		       100.0 * (double)s->waits_ns / (double)s->ns[1] / MODELS,
+		       100.0 * (double)s->waits_ns / (double)s->ns[1] / KEEP_MODELS,
 		       100.0 * (double)s->cpu_ns[1] / (double)s->ns[1],
 		       100.0 * (double)s->cpu_ns[0] / (double)s->ns[0]);
 		n += (u32)snprintf(text + n, sizeof(text) - n, " %s %.2f",
@@ -473,9 +391,9 @@ static void play_row(const struct row *row, const char *row_name)
 
 	snprintf(p.name, sizeof(p.name), "%s", row_name);
 	for (i = 0; i < 2; i++)
-		start_node(&p.node[i], &row->tiers, i == 1);
-	p.total = row->tiers.dev + slots_of(&p.node[1], "HostTotal") +
-		  slots_of(&p.node[1], "SwapTotal");
+		keep_pair_start(&p.node[i], &row->tiers, i == 1);
+	p.total = row->tiers.dev + keep_pair_slots(&p.node[1], "HostTotal") +
+		  keep_pair_slots(&p.node[1], "SwapTotal");
 	choose_prompts(&p);
 	/* Few prompts have few turns. */
 	p.rounds = nr_rounds ? nr_rounds : p.prompts > 4 * TURN ? 2 : 3;
@@ -491,7 +409,7 @@ static void play_row(const struct row *row, const char *row_name)
 	note_losses(&p.node[1], p.name);
 	free(p.lru);
 	for (i = 0; i < 2; i++)
-		stop_node(&p.node[i]);
+		keep_pair_stop(&p.node[i]);
 }
 
 static bool chosen(const char *name, char **globs)

@@ -8,7 +8,8 @@
 #ifndef TESTS_BENCH_KEEP_HTTP_H
 #define TESTS_BENCH_KEEP_HTTP_H
 
-#include "tests/bench/bench.h"
+#include "tests/bench/keep.h"
+#include "tests/bench/kvrt.h"
 
 #define KEEP_HTTP_IDS	4096u		/* longest prompt */
 
@@ -47,5 +48,28 @@ void keep_ask(const struct keep_ask *q, struct keep_answer *a);
 
 /* The same with a stream of events. */
 void keep_stream(const struct keep_ask *q, struct keep_answer *a);
+
+/* ---- keep_pair.c ---- */
+
+#define KEEP_MODELS	2u
+
+extern const char * const keep_model[KEEP_MODELS];
+
+/**
+ * struct keep_pair - a daemon and two kvrt, each with its own domain
+ * @tiers: it has lower tiers
+ */
+struct keep_pair {
+	struct bench_daemon	d;
+	struct bench_kvrt	kvrt[KEEP_MODELS];
+	bool			tiers;
+};
+
+/* @t: in blocks of 32 KiB; not @tiers: the device pool alone.  AREA_DIR has the area. */
+void keep_pair_start(struct keep_pair *n, const struct keep_tiers *t, bool tiers);
+void keep_pair_stop(struct keep_pair *n);
+
+/* Blocks of a tier whose size is this key of meminfo; slots fill whole spans. */
+u32 keep_pair_slots(const struct keep_pair *n, const char *key);
 
 #endif /* TESTS_BENCH_KEEP_HTTP_H */
