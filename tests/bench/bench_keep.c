@@ -35,7 +35,6 @@
 #define AIM		0.95
 #define AIM_FITS	0.99
 #define SEED		19u
-#define SPREAD		7919u		/* a prime, more than there are prompts */
 #define NS_TOKEN	500000.0		/* of prefill, as the client reports it */
 #define NS_CHEAP	10.0
 #define STORE_MAX_MS	20000u		/* rows with longer pauses in all are left out */

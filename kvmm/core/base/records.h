@@ -336,6 +336,19 @@ struct kv_rate {
 };
 
 /**
+ * struct kv_copies - the rate of copies, see answer.c
+ * @now:    least nanoseconds for a KiB in the window
+ * @before: in the window before it; 0: there is none
+ * @nr:     copies of the window
+ */
+struct kv_copies {
+	u64	now;
+	u64	before;
+	u32	nr;
+	u32	resv;
+};
+
+/**
  * struct kv_pool - the extents of a pool, and the health of an area
  * @nr_ios:     requests in flight
  * @readonly:   the area takes no new slots
@@ -1097,8 +1110,8 @@ struct core_head {
 	u32	nr_ios;
 	u32	nr_overdue;		/* requests of nr_ios not answered in time */
 	u32	stalled;		/* bit set of the areas with overdue requests */
-	u64	copy_ns_kb;		/* of copy_rate; 0: not known yet */
-	struct kv_rate copy_rate;	/* time and bytes of the last copies, see answer.c */
+	u64	copy_ns_kb;		/* of the last copies; 0: not known yet */
+	struct kv_copies copies;
 	u64	copy_last;		/* time of the last answer to a copy */
 	u32	free_hold;
 	u32	nr_moves;		/* moves in flight, not part of nr_copies */

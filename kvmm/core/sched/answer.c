@@ -10,8 +10,7 @@
 
 #define CLEAN_BACKOFF_NS 1000000000ull	/* pause of cleaning ahead after a failed copy */
 #define COPY_KNOWN	8	/* copies before the rate is known */
-#define COPY_WINDOW	64	/* copies that the rate is made of */
-#define COPY_OUTLIER	4	/* a copy counts as so many times slower than before, at most */
+#define COPY_WINDOW	64	/* copies among which the fastest counts */
 #define READ_TRIES	2	/* attempts to read a slot */
 #define STALL_PATIENCE	4	/* deadlines after which a request is overdue in any case */
 
@@ -103,30 +102,27 @@ static void fill_done(struct core *c, u32 entry)
 }
 
 /*
- * The rate of copies is that of the last COPY_WINDOW.  A copy takes the time since the
- * answer before it, or since it began: so copies that wait for each other do not look
- * slow.
+ * The rate of copies is that of the fastest one of the last COPY_WINDOW to twice as many.
+ * A slower one says that the machine did something else meanwhile, and then computing
+ * takes longer, too.  A copy takes the time since the answer before it, or since it
+ * began: so copies that wait for each other do not look slow.
  */
 static void copy_measure(struct core *c, const struct kv_entry *e)
 {
 	u64 kb = max(c->domains[e->domain].dev.block_bytes / 1024, 1ull);
 	u64 ns = c->now - max(e->started, c->head->copy_last);
-	struct kv_rate *r = &c->head->copy_rate;
+	struct kv_copies *r = &c->head->copies;
 
-
-	/* Beside a pause of the machine, or into fresh memory. */
-	if (c->head->copy_ns_kb)
-		ns = min(ns, kb * c->head->copy_ns_kb * COPY_OUTLIER);
-	r->ns += ns;
-	r->bytes += kb * 1024;
+	r->now = min(r->nr ? r->now : ~0ull, max(ns / kb, 1ull));
 	r->nr++;
-	if (r->nr >= COPY_KNOWN)
-		c->head->copy_ns_kb = max(r->ns * 1024 / r->bytes, 1ull);
+	if (r->before)
+		c->head->copy_ns_kb = min(r->now, r->before);
+	else if (r->nr >= COPY_KNOWN)
+		c->head->copy_ns_kb = r->now;
 	if (r->nr < COPY_WINDOW)
 		return;
-	r->ns /= 2;
-	r->bytes /= 2;
-	r->nr /= 2;
+	r->before = r->now;
+	r->nr = 0;
 }
 
 static struct kv_entry *entry_named(struct core *c, u64 id)
