@@ -45,6 +45,39 @@ START_TEST(test_stamp)
 }
 END_TEST
 
+/* The interval of a name that is used again after a while, looked up @times before. */
+static u32 learned(u32 seed, u32 times)
+{
+	u32 i, node;
+	u64 seq;
+
+	cache(1, seed);
+	node = c->blocks[block_of(seed, 0)].node;
+	for (i = 0; i < 8; i++) {
+		cache(1, seed + 10000 + 1000 * i);
+		if (i % 3 == 2 && times)
+			ck_assert_uint_eq(look(16, seed), 16);
+	}
+	seq = sh_open(cl, SH_BT + 1, 0);
+	ck_assert_int_eq(sh_match(cl, seq, SH_BT + 1, seed), 0);
+	ck_assert_uint_eq(sh_status(cl, seq)->cached_len, SH_BT);
+	ck_assert_uint_eq(c->nodes[node].hits, 1);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	return c->nodes[node].interval;
+}
+
+/* Lookups before a use do not hide how long ago the use before it was. */
+START_TEST(test_age_goes_on)
+{
+	u32 plain = learned(1000, 0), asked = learned(501000, 2);
+
+	ck_assert_uint_gt(plain, 0);
+	/* The age at a lookup is kept as a bucket, so it loses less than one. */
+	ck_assert_uint_le(asked, plain);
+	ck_assert_uint_ge(asked + 8, plain);
+}
+END_TEST
+
 START_TEST(test_order_of_host_slots)
 {
 	u32 e[3], i;
@@ -112,7 +145,7 @@ static void scrub(void *base)
 	u32 i;
 
 	for (i = 0; i < core_sizes(c)->nr_nodes; i++)
-		n[i].stamp = 0;
+		n[i].stamp = n[i].asked = 0;
 	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
 		if (b[i].state == BLK_CACHED)
 			b[i].next = b[i].prev = 0;
@@ -221,6 +254,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_order);
 	tcase_add_test(tc, test_stamp);
+	tcase_add_test(tc, test_age_goes_on);
 	tcase_add_test(tc, test_order_of_host_slots);
 	tcase_add_loop_test(tc, test_advice_stays, 0, 2);
 	tcase_add_test(tc, test_nothing_else_changes);

@@ -13,6 +13,8 @@ struct core;
 
 /* ---- the prefix index: a tree of names, and their order ---- */
 
+#define LRU_NR_AGES	32u
+
 #define NODEF_LEAF	BIT(0)	/* cached, on a list of its generation */
 #define NODEF_INNER	BIT(1)	/* cached, and has children on the device */
 
@@ -22,7 +24,8 @@ struct core;
  * @kid:      first of its children; those on the device come first
  * @prev, @next: circle of its parent's children, or of the domain's roots
  * @ref:      holder of the content: a block, or REF_ENTRY and an entry
- * @stamp:    time of its last use, in units of its domain's lru_units()
+ * @stamp:    time of its last use or lookup, in units of its domain's lru_units()
+ * @asked:    age bucket that it had at the last lookup since its last use
  * @hits:     times it was found, at most LRU_HITS_MAX
  * @interval: smoothed time between its uses, see lru.c; while @hits is 0: class
  *            of the number of tokens that came in with it
@@ -41,9 +44,11 @@ struct kv_node {
 	u8	retain : 2;
 	u8	lower  : 2;
 	u8	interval;
-	u8	flags;
+	u8	flags : 3;
+	u8	asked : 5;
 	u8	lease;
 };
+static_assert(LRU_NR_AGES <= 32, "kv_node.asked has five bits");
 static_assert(sizeof(struct kv_node) == 28, "with a block's 76 bytes");
 
 /**
@@ -87,7 +92,6 @@ struct kv_retain {
 #define LRU_NR_TIERS	16u
 #define LRU_NR_KINDS	(RETAIN_NR * LRU_NR_TIERS)
 #define LRU_NR_GENS	64u
-#define LRU_NR_AGES	32u
 #define LRU_HITS_MAX	7u
 #define LRU_KEEP_SHARE	4u
 #define LRU_TIER_FOUND	4u	/* first tier of names that were found */
@@ -191,6 +195,7 @@ struct kv_lru_list *lru_list(const struct core *c, u32 blk);
 
 /* worth.c: the value of a cached block, from observations */
 u32 lru_age_bucket(u32 age);
+u32 lru_age_start(u32 x);
 u32 lru_tier(u32 hits, u32 interval);
 void lru_observe(struct kv_lru *l, u32 tier, u32 from, u32 to, bool hit,
 		 u32 times);

@@ -88,7 +88,8 @@ void lru_ghost_add(struct core *c, u32 node, u32 left)
 		ghost_end(c, g, false);
 	*g = (struct kv_ghost){
 		.tag		= (u16)hash[1],
-		.stamp		= (u16)(n->stamp / GHOST_STEP),
+		.stamp		= (u16)((n->stamp - min(n->stamp,
+					lru_age_start(n->asked))) / GHOST_STEP),
 		.domain		= (u16)index_domain(c, n->ref),
 		.left		= left & (LRU_NR_AGES - 1),
 		.hits		= n->hits & LRU_HITS_MAX,

@@ -119,6 +119,12 @@ static u32 node_age(const struct kv_lru *l, const struct kv_node *n)
 	return lru_units(l) - n->stamp;
 }
 
+/* The time since its last use: a lookup is none, though the order counts it. */
+static u32 use_age(const struct kv_lru *l, const struct kv_node *n)
+{
+	return node_age(l, n) + lru_age_start(n->asked);
+}
+
 /* A name is used at an age of @age units: update its history. */
 static void node_used(struct kv_node *n, u32 age)
 {
@@ -290,6 +296,7 @@ void lru_add(struct core *c, u32 blk)
 
 	KV_BUG_ON(n->flags || n->ref != blk);
 	n->stamp = lru_units(&c->lrus[c->blocks[blk].domain]);
+	n->asked = 0;
 	if (n->lease == LEASE_COLD)
 		n->stamp -= min(n->stamp, COLD_AGE);
 	list_put(c, blk, false);
@@ -298,21 +305,25 @@ void lru_add(struct core *c, u32 blk)
 /**
  * lru_touch() - a name was asked for, but not used
  *
- * A cached block becomes the youngest of its list, as if its last mapping were
- * gone now: it stays on the list of its lease, and a cold one stays cold.  It is
- * no hit, so nothing is learned.  A block that is mapped needs nothing: it gets
- * its stamp when its last mapping is gone, and until then lru_hit() needs the
- * time of its last use.
+ * A cached block becomes the youngest of its list, as if its last mapping were gone
+ * now: it stays on the list of its lease, and a cold one stays cold.  It is no hit, so
+ * nothing is learned, and the age that the next hit learns goes on (kv_node.asked).  A
+ * block that is mapped needs nothing: it gets its stamp when its last mapping is gone,
+ * and until then lru_hit() needs the time of its last use.
  */
 void lru_touch(struct core *c, u32 node)
 {
-	u32 blk = c->nodes[node].ref;
+	u32 blk = c->nodes[node].ref, age;
 
 	if (!c->nodes[node].flags)
 		return;
 	KV_BUG_ON(blk & REF_ENTRY);
+	age = lru_age_bucket(use_age(&c->lrus[c->blocks[blk].domain],
+				     &c->nodes[node]));
 	lru_del(c, blk);
 	lru_add(c, blk);
+	if (c->nodes[node].lease != LEASE_COLD)
+		c->nodes[node].asked = age & 31;
 }
 
 /* The children of a name changed: is its block a candidate now? */
@@ -468,11 +479,12 @@ void lru_hit(struct core *c, u32 node, u32 retain)
 		return;
 	KV_BUG_ON(n->flags);		/* not on a list: mapped */
 	l = &c->lrus[index_domain(c, n->ref)];
-	age = node_age(l, n);
+	age = use_age(l, n);
 	if (n->lease != LEASE_COLD)
 		lru_observe(l, node_tier(n), 0, lru_age_bucket(age), true, 1);
 	node_used(n, age);
 	node_used_by(n, retain);
+	n->asked = 0;
 	n->stamp = lru_units(l);
 	if (!node_lease(n) || l->lease[n->lease - 1].until <= c->now)
 		lease_put(l, n);
@@ -483,7 +495,7 @@ void lru_leave(struct core *c, u32 node)
 {
 	struct kv_node *n = &c->nodes[node];
 	struct kv_lru *l = &c->lrus[index_domain(c, n->ref)];
-	u32 left = lru_age_bucket(node_age(l, n));
+	u32 left = lru_age_bucket(use_age(l, n));
 
 	KV_BUG_ON(n->flags);		/* not on a list any more */
 	if (l->told.node == node)

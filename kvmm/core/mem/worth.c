@@ -42,6 +42,12 @@ static u32 bucket_start(u32 x)
 	return x ? (1u << o) + ((x - 1) & 1) * (1u << o) / 2 : 0;
 }
 
+/* lru_age_start() - the least age of a bucket */
+u32 lru_age_start(u32 x)
+{
+	return bucket_start(x);
+}
+
 static u32 bucket_width(u32 x)
 {
 	return x < 3 ? 1 : 1u << ((x - 1) / 2 - 1);
