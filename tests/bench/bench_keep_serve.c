@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * bench_keep_serve.c - prefixes that kvrt finds again, and what it costs to keep them
+ * bench_keep_serve.c - prefixes that kvrt finds again, and the cost of keeping them
  *
  * Two kvrt serve with the demo model share one kvmm, each with its own domain.
  * Prompts take turns between the two.  A round stores prompts that are new, asks
@@ -83,7 +83,7 @@ static const struct row rows[] = {
 /* Without arguments: two minutes of them. */
 #define DEFAULT_ROWS	"128/896/0:* 128/256/640:0.[59]:* 128/256/640:1.5:* 128/256/640:2:*"
 
-/* What the passes of one kind did. */
+/* The results of the passes of one kind. */
 struct pass {
 	u32	found;
 	u32	lru;
@@ -272,7 +272,7 @@ static void choose_prompts(struct play *p)
 	p->prompts = i;
 }
 
-/* Counters that say what became of cached blocks. */
+/* Counters of evictions and copies. */
 static void print_counters(const struct keep_pair *n)
 {
 	static const char * const key[] = {
@@ -293,7 +293,7 @@ static void print_counters(const struct keep_pair *n)
 	free(text);
 }
 
-/* Causes of lost content: the daemon's judgement, and what it judged by. */
+/* Causes of lost content: the daemon's judgement, and its figures. */
 static void note_losses(const struct keep_pair *n, const char *name)
 {
 	char *areas = bench_file(&n->d, "swapareas");

@@ -3,13 +3,13 @@
  * bench_ttft_tiers.c - time to the first token of a prompt that is found on a tier
  *
  * One kvrt serve with made-up weights of 116 M parameters.  Each round has a new
- * prompt of 2,000 tokens, whose KV has 94 MiB, and asks for it four times: it is
+ * prompt of 2,000 tokens, with a KV of 94 MiB, and asks for it four times: it is
  * computed, and found on the device, in the host pool and in the area.  The prompt is
  * sent down by a low memory.max and a short request.  The host pool has room for
  * one prompt, so the prompt of a round is sent to the area by that of the next round.
  * The daemon's counters prove where the blocks came from.
  *
- * What a lower tier adds to the time of a prompt on the device is the time of its
+ * The time that a lower tier adds to the time of a prompt on the device is the time of its
  * way up.  Beside it are the same bytes by one thread with memcpy(), and from the
  * disk by fio, of the same rounds.
  *

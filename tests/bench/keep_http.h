@@ -30,7 +30,7 @@ struct keep_ask {
 };
 
 /**
- * struct keep_answer - what kvrt answered
+ * struct keep_answer - an answer of kvrt
  * @ns:     from the request to the whole answer
  * @first:  from the request to the first token; only of keep_stream()
  * @cached: tokens of the prompt that were not computed

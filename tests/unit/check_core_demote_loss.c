@@ -108,7 +108,7 @@ START_TEST(test_copy_of_a_mapped_block)
 }
 END_TEST
 
-/* The host pool loses the end of a prompt first, in whatever order it was copied. */
+/* The host pool loses the end of a prompt first, in any order of its copies. */
 START_TEST(test_root_is_lost_last)
 {
 	u32 i;

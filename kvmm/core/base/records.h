@@ -1139,7 +1139,7 @@ struct core {
 	u32	wait;		/* reason for the next refusal, see why.c */
 	u32	wait_dom;
 	u32	taker;		/* domain that memory is taken for now */
-	bool	demoted;	/* blocks of a span are evicted and still being copied, see reclaim.c */
+	bool	demoted;	/* evicted blocks of a span are being copied, see reclaim.c */
 #define x(name, type, count) type *name;
 	CORE_ARENA(x)
 #undef x

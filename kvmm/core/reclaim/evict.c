@@ -6,7 +6,7 @@
  * domain that may have the blocks that this one can spare, and a span that is about
  * to leave its domain.  lru.c says which block is next; of blocks that are worth as
  * much, one with a copy on a lower tier comes first.  demote.c says whether a block
- * gets a copy.  An evicted block whose copy is in flight is LIMBO, and free when the
+ * gets a copy.  An evicted block with its copy in flight is LIMBO, and free when the
  * copy ends: the request that needs it waits for that (ROOM_MADE).
  */
 #include "kvmm/core/reclaim/reclaim.h"
@@ -198,7 +198,7 @@ static void evict_from_span(struct core *c, u32 dom, u32 blk)
  * the last ones of other spans.  Those spans stay with their domain, since its
  * spare blocks were counted with them.
  *
- * A block whose copy is in flight is LIMBO and keeps the span until the copy ends;
+ * A block with its copy in flight is LIMBO and keeps the span until the copy ends;
  * core.demoted says so.
  *
  * Return: evicted blocks of the span, without those that followed them.
