@@ -65,7 +65,9 @@ done
 check 'the same texts' says '^  5 of 5 texts are the same'
 check 'the cache: the first run has some, and why' \
 	says '^   ?The first run finds some already, since the steps above computed the same beginning\.$'
-check 'the cache: the beginning of the letter' says '^cached tokens: 28 of 46 prompt tokens '
+# 12 of the 28 begin a block that a lower tier may have by then: a part of a block is
+# found on the device alone.
+check 'the cache: the beginning of the letter' says '^cached tokens: (16|28) of 46 prompt tokens '
 check 'the cache, by HTTP' says '^cached tokens: 45 of 46 prompt tokens \(98 %\); 16 tokens in '
 check 'the cache, in another process' says '^cached tokens: 45 of 46 .* computed 1,'
 check 'the walkers' says '^ok$'
