@@ -84,18 +84,18 @@ START_TEST(test_area_pays)
 	set_rate(0, 1009);
 	set_rate(1, 1007);
 	set_prefill(126);	/* 2016 ns */
-	ck_assert(demote_writes(c, 0) && area_read_pays(c, 0, slot));
+	ck_assert(areas_pay(c, 0) && area_read_pays(c, 0, slot));
 	set_prefill(125);
-	ck_assert(!demote_writes(c, 0) && area_read_pays(c, 0, slot));
+	ck_assert(!areas_pay(c, 0) && area_read_pays(c, 0, slot));
 	set_prefill(64);	/* 1024 ns */
-	ck_assert(!demote_writes(c, 0) && area_read_pays(c, 0, slot));
+	ck_assert(!areas_pay(c, 0) && area_read_pays(c, 0, slot));
 	set_prefill(63);
-	ck_assert(!demote_writes(c, 0) && !area_read_pays(c, 0, slot));
+	ck_assert(!areas_pay(c, 0) && !area_read_pays(c, 0, slot));
 	set_rate(0, 1008);
 	set_prefill(63);
-	ck_assert(!demote_writes(c, 0) && area_read_pays(c, 0, slot));
+	ck_assert(!areas_pay(c, 0) && area_read_pays(c, 0, slot));
 	set_prefill(0);
-	ck_assert(demote_writes(c, 0) && area_read_pays(c, 0, slot));
+	ck_assert(areas_pay(c, 0) && area_read_pays(c, 0, slot));
 }
 END_TEST
 

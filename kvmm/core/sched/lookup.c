@@ -9,18 +9,15 @@
  * dropped: the content that it found is the last to go of its list.  It is no
  * hit, so nothing is learned from it (lru.c).
  *
- * Content is found as long as a match could use it, now or when a copy or a read
- * is over.  The exception is content that only a swap area has: a match does not
- * read it, and computes the tokens again; the lookup reports it.  Content that
- * is lost, or is in an area that is stalled, is not found, nor are the blocks
- * behind it.
+ * Content is found if a match could use it, now or when a copy or a read has ended.
+ * Content that only a swap area has is found, too, although a match computes its
+ * tokens again if that costs less than the read.  Content that is lost, or is in an
+ * area that is stalled, is not found, nor are the blocks after it.
  *
  * A prompt may come in pieces.  The core keeps nothing between them: see
  * cookie.c.
  */
 #include "kvmm/core/sched/sched.h"
-
-#define WORK_LOOKUP	20u	/* hashing a block's ids, and an index lookup */
 
 /* The tier of content whose holder is a lower-tier entry, as ref_tier(). */
 static u32 entry_tier(const struct core *c, const struct kv_entry *e)
@@ -89,7 +86,7 @@ static u32 lookup_walk(struct core *c, u32 dom, u64 *name, const u32 *ids,
 			res->flags |= KVMM_LOOKUP_MORE;
 			break;
 		}
-		core_work(c, WORK_LOOKUP);
+		core_work(c, work_name(d->block_tokens));
 		index_chain(c, d, name, ids, next);
 		ref = index_lookup(c, dom, next, ids);
 		tier = ref == CORE_NONE ? KVMM_NR_LOOKUP_TIERS : ref_tier(c, ref);

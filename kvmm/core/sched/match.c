@@ -64,7 +64,6 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 
 /* ---- the cached prefix ---- */
 
-#define WORK_LOOK	19u	/* an index lookup, and 1 unit for hashing 16 ids */
 #define WORK_KNOWN	3u	/* a block that was found by an earlier lookup */
 
 /* Is the content only in an area? */
@@ -304,7 +303,7 @@ bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 		left -= h->whole * bt;
 	}
 	for (; left >= bt; left -= bt) {
-		core_work(c, WORK_LOOK + bt / 16);
+		core_work(c, work_name(bt));
 		ids_next(c, &cur, ids, bt);
 		index_chain(c, d, hash, ids, next);
 		ref = index_lookup(c, s->domain, next, ids);

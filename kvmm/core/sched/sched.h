@@ -28,6 +28,12 @@ struct hits {
 	bool	leaves;
 };
 
+/* Work of naming a block and looking it up: 1 unit for hashing 16 ids, see core_work(). */
+static inline u32 work_name(u32 block_tokens)
+{
+	return 19 + block_tokens / 16;
+}
+
 int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 	      const u32 *ids);
 bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h);

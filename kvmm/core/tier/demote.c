@@ -112,8 +112,11 @@ bool area_read_pays(const struct core *c, u32 dom, u32 slot)
 	return c->domains[dom].pays & PAYS_READ(pool - CORE_POOL_AREA);
 }
 
-/* Is there an area that a block is written to and read from in less time? */
-static bool areas_pay(const struct core *c, u32 dom)
+/**
+ * areas_pay() - is there an area that a block is written to and read from in less time
+ * than its tokens are computed in?
+ */
+bool areas_pay(const struct core *c, u32 dom)
 {
 	u32 i;
 
@@ -316,11 +319,10 @@ static void clean_ahead(struct core *c, u32 dom)
 	if ((slack > max(domain_used(d) / 4, want) && !d->writethrough) ||
 	    !may_clean(c, dom))
 		return;
-	if (d->writethrough)
-		want = CLEAN_SCAN;
+	want = d->writethrough ? CLEAN_SCAN : min(want, CLEAN_SCAN);
 	for (i = lru_next(c, dom); i != CORE_NONE; i = lru_after(c, i))
 		for (blk = i; blk != CORE_NONE; blk = cached_before(c, blk))
-			if (n++ == min(want, CLEAN_SCAN) || !may_clean(c, dom) ||
+			if (n++ == want || !may_clean(c, dom) ||
 			    !clean_one(c, dom, blk))
 				return;
 }
@@ -337,7 +339,9 @@ void demote_through(struct core *c, u32 dom, u32 blk)
 }
 
 /**
- * demote_background() - on a tick: copy blocks of all domains down ahead of need
+ * demote_background() - copy blocks of all domains down ahead of need
+ *
+ * On a tick, and when a copy or a transfer has ended.
  */
 void demote_background(struct core *c)
 {
@@ -349,10 +353,4 @@ void demote_background(struct core *c)
 			demote_waits(c, &c->domains[i], false);
 		clean_ahead(c, i);
 	}
-}
-
-/* demote_writes() - may cache of the domain be written to areas? */
-bool demote_writes(const struct core *c, u32 dom)
-{
-	return areas_pay(c, dom);
 }

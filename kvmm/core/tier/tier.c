@@ -345,7 +345,7 @@ static void write_ahead(struct core *c, u32 dom)
 	    part_used(part) * 4 < host_slots_max(c, dom) * 3)
 		return;
 	write_some(c, dom, needs_write);
-	if (demote_writes(c, dom))
+	if (areas_pay(c, dom))
 		(void)host_write_oldest(c, dom);
 }
 

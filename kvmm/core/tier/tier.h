@@ -33,7 +33,7 @@ bool demote_ahead(struct core *c, u32 dom, u32 blk);
 void demote_waits(struct core *c, struct kv_domain *d, bool waits);
 void demote_through(struct core *c, u32 dom, u32 blk);
 void demote_background(struct core *c);
-bool demote_writes(const struct core *c, u32 dom);
+bool areas_pay(const struct core *c, u32 dom);
 void demote_judge(struct core *c, u32 dom);
 void demote_judge_all(struct core *c);
 bool area_read_pays(const struct core *c, u32 dom, u32 slot);
