@@ -328,11 +328,13 @@ int kvmm_seq_match(struct kvmm *k, u64 seq, const u32 *ids, u32 nr);
  * @ready:  tokens before the first block that is not on the device or in the
  *          host pool: a match at once finds as many, but never the last token
  * @tokens: of @found, tokens in each KVMM_TIER_*
+ * @cookie: names the prompt up to @found, for kvmm_lease()
  */
 struct kvmm_found {
 	u32	found;
 	u32	ready;
 	u32	tokens[KVMM_NR_LOOKUP_TIERS];
+	__u64	cookie[2];
 };
 
 /**
@@ -351,6 +353,26 @@ struct kvmm_found {
  */
 int kvmm_lookup(struct kvmm *k, u64 salt, const u32 *ids, u32 nr,
 		struct kvmm_found *out);
+/**
+ * kvmm_lease() - keep what a lookup found
+ * @salt:  as in the lookup
+ * @found: answer of kvmm_lookup(), with at least one block
+ * @ms:    duration, at most the daemon's lease-ms
+ * @label: for kvctl leases: up to KVMM_LABEL_LEN printable characters; NULL: none
+ * @res:   the answer; @res->held may be less than was found, see @res->reason
+ *
+ * The lease is a sequence of this client: kvmm_seq_close() of @res->seq ends it, and
+ * kvmm_seq_advise() renews it (KVMM_ADV_KEEP_UNTIL), brings its content to the device
+ * (KVMM_ADV_WILLNEED), or takes it from there (KVMM_ADV_PAGEOUT).  Any client of the
+ * domain can open a sequence with @res->number (kvmm_open_arg.lease).
+ *
+ * Return: 0, the status of the request, or that of its entry: -ENOENT: the prefix is
+ * not cached any more; -ERANGE: @ms is too long; -EDQUOT: the leases of the domain
+ * hold all that they may; -ENOSPC: the lower tiers have no room, or the client no
+ * sequence; -EAGAIN: not now; -ECONNRESET.
+ */
+int kvmm_lease(struct kvmm *k, u64 salt, const struct kvmm_found *found, u32 ms,
+	       const char *label, struct kvmm_lease_res *res);
 int kvmm_seq_fork(struct kvmm *k, u64 seq, u32 nr_children,
 		  struct kvmm_open_res *res);
 /**

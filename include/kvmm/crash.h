@@ -36,6 +36,7 @@
 	x(seq_made,	"a sequence is known, and in no list")		\
 	x(seq_strip,	"a sequence has lost its blocks, and is as before") \
 	x(seq_closed,	"a sequence is closed, and its handle is current") \
+	x(lease_hold,	"a lease names a copy that begins, and is not known") \
 	x(table_push,	"a table has one more entry")			\
 	x(grant,	"a step entry is granted, and not answered") \
 	x(advance,	"tokens are valid, and their step is open")	\

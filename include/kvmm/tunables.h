@@ -24,6 +24,10 @@
 	x(uint, overcommit, "overcommit", "0", 0, 2, "N",		\
 	  "0: admit by the prompt; 2: admit a sequence that fits with all of its max_tokens; 1 is not supported") \
 	x(uint, overcommit_ratio, "overcommit-ratio", "100", 1, 100, "PERCENT", \
-	  "part of the pool that --overcommit 2 promises")
+	  "part of the pool that --overcommit 2 promises")		\
+	x(uint, lease_ms, "lease-ms", "600000", 1, 86400000, "MS",	\
+	  "longest time for which a client can lease cached content") \
+	x(uint, lease_percent, "lease-percent", "50", 1, 100, "PERCENT", \
+	  "part of the host pool and the swap areas that the leases of a domain can hold")
 
 #endif /* KVMM_TUNABLES_H */

@@ -46,7 +46,7 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0x8aa0c133865debc6ull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0xfdd09015b8e6abbfull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -54,6 +54,7 @@
 #define KVMM_MAX_TIERS		3	/* device, host, swap */
 #define KVMM_NAME_LEN		64	/* domain name, with its NUL */
 #define KVMM_IDENTITY_LEN	32	/* digest of the model identity */
+#define KVMM_LABEL_LEN		16	/* label of a lease */
 #define KVMM_MAX_STEPS		4	/* open at once, for one client */
 #define KVMM_MIN_BLOCK_TOKENS	16	/* block_tokens is a multiple of it */
 #define KVMM_MAX_BLOCK_TOKENS	4096	/* most block_tokens */
@@ -405,7 +406,8 @@ KVMM_ASSERT_OFFSET(kvmm_daemon_ctl, seqcount, 192);
 #define KVMM_OP_EXTENT_ACK	12	/* kvmm_ack_arg; kvmm_seq_res; it was mapped, or unmapped */
 #define KVMM_OP_DETACH		13	/* -; -; the end; -EBUSY while a step is open */
 #define KVMM_OP_SEQ_LOOKUP	14	/* kvmm_lookup_arg, ids; kvmm_lookup_res; its tiers */
-#define KVMM_NR_OPS		15	/* verbs that there are */
+#define KVMM_OP_SEQ_LEASE	15	/* kvmm_lease_arg; kvmm_lease_res; what was found stays */
+#define KVMM_NR_OPS		16	/* verbs that there are */
 
 /**
  * struct kvmm_sqe - one request, client to daemon
@@ -469,7 +471,9 @@ KVMM_ASSERT_SIZE(kvmm_cqe, 32);
  * @max_tokens: tokens that may follow it
  * @flags:      KVMM_OPEN_*
  * @priority:   0 is the first to lose its memory
- * @salt:       separates users inside a domain
+ * @salt:       separates users inside a domain; that of the lease if there is one
+ * @lease:      number of a lease of any client of the domain, or 0: the sequence begins SWAPPED,
+ *              with the leased tokens valid, and is READY when they are on the device
  */
 struct kvmm_open_arg {
 	__u32	prompt_len;
@@ -477,7 +481,7 @@ struct kvmm_open_arg {
 	__u32	flags;
 	__u32	priority;
 	__u64	salt;
-	__u64	resv;
+	__u64	lease;
 };
 KVMM_ASSERT_SIZE(kvmm_open_arg, 32);
 
@@ -595,6 +599,48 @@ struct kvmm_lookup_res {
 KVMM_ASSERT_SIZE(kvmm_lookup_res, 112);
 
 /**
+ * struct kvmm_lease_arg - SEQ_LEASE
+ * @salt:   as in the lookup
+ * @cookie: of the answer to the lookup
+ * @len:    tokens from the begin of the prompt, whole blocks: start + found of that lookup
+ * @ms:     duration, at least 1, at most the daemon's lease-ms
+ * @flags:  none are defined; must be zero
+ * @label:  for operators, such as the name of a session: printable ASCII without spaces, then
+ *          zeros; all zeros: none
+ */
+struct kvmm_lease_arg {
+	__u64	salt;
+	__u64	cookie[2];
+	__u32	len;
+	__u32	ms;
+	__u32	flags;
+	__u32	resv0;
+	char	label[KVMM_LABEL_LEN];
+};
+KVMM_ASSERT_SIZE(kvmm_lease_arg, 56);
+
+/**
+ * struct kvmm_lease_res - of one SEQ_LEASE entry
+ * @status: 0, or a negative errno: there is no lease
+ * @reason: negative errno that explains why @held is below the length asked for, or 0
+ * @held:   tokens from the begin of the prompt that are not dropped before @until
+ * @kept:   tokens after them that are dropped after all other cache, until @until
+ * @seq:    handle of the lease: SEQ_CLOSE ends it, SEQ_ADVISE moves it or sets another deadline
+ * @number: for SEQ_OPEN of any client of the domain
+ * @until:  CLOCK_MONOTONIC ns at which it ends
+ */
+struct kvmm_lease_res {
+	__s32	status;
+	__s32	reason;
+	__u32	held;
+	__u32	kept;
+	__u64	seq;
+	__u64	number;
+	__u64	until;
+};
+KVMM_ASSERT_SIZE(kvmm_lease_res, 40);
+
+/**
  * struct kvmm_begin_arg - STEP_BEGIN
  * @seq:        a READY sequence
  * @seq_epoch:  epoch that the client knows; -ESTALE when it has changed
@@ -709,9 +755,9 @@ KVMM_ASSERT_SIZE(kvmm_len_arg, 16);
 
 /* kvmm_advise_arg.advice */
 #define KVMM_ADV_COLD		1	/* its cache is evicted before the rest */
-#define KVMM_ADV_PAGEOUT	2	/* its family is swapped out now */
-#define KVMM_ADV_WILLNEED	3	/* it may be swapped in again */
-#define KVMM_ADV_KEEP_UNTIL	4	/* value: CLOCK_MONOTONIC ns */
+#define KVMM_ADV_PAGEOUT	2	/* its family is swapped out; a lease's cache, too */
+#define KVMM_ADV_WILLNEED	3	/* it may come back; a lease's content comes now */
+#define KVMM_ADV_KEEP_UNTIL	4	/* value: CLOCK_MONOTONIC ns; a lease ends then */
 #define KVMM_ADV_DONTNEED	5	/* its cache is dropped when it ends */
 #define KVMM_ADV_RETAIN		6	/* value: KVMM_RANGE() */
 

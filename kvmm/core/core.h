@@ -592,6 +592,30 @@ struct core_seq_view {
 	u64	arrival;
 };
 
+/**
+ * struct core_lease_view - a lease
+ * @seq:      its handle
+ * @number:   names it to all clients of the domain
+ * @until:    CLOCK_MONOTONIC ns at which it ends
+ * @tokens:   tokens that it holds
+ * @on:       of these, tokens on each KVMM_TIER_*; the highest tier counts
+ * @lost:     of these, tokens whose copy failed
+ * @promoted: its content is being brought to the device
+ * @label:    of its client, with a NUL
+ */
+struct core_lease_view {
+	u32	client;
+	u32	domain;
+	u64	seq;
+	u64	number;
+	u64	until;
+	u32	tokens;
+	u32	on[KVMM_NR_LOOKUP_TIERS];
+	u32	lost;
+	u32	promoted;
+	char	label[KVMM_LABEL_LEN + 1];
+};
+
 struct core_extent_view {
 	u32	extent;
 	u32	state;
@@ -675,6 +699,7 @@ int core_get_client(const struct core *core, u32 i, struct core_client_view *v);
 int core_get_tenant(const struct core *core, u32 i, struct core_tenant_view *v);
 u32 core_find_tenant(const struct core *core, u64 key);
 int core_get_seq(const struct core *core, u32 i, struct core_seq_view *v);
+int core_get_lease(const struct core *core, u32 i, struct core_lease_view *v);
 int core_get_extent(const struct core *core, u32 i, struct core_extent_view *v);
 u32 core_map_room(const struct core_config *cfg);
 int core_get_map(const struct core *core, u32 i, struct core_map_view *v,

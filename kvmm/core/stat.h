@@ -33,6 +33,12 @@
 	x(lookup_host_tokens,	"of those, tokens found in the host pool") \
 	x(lookup_area_tokens,	"of those, tokens found in swap areas alone") \
 	x(lookup_moving_tokens,	"of those, tokens found while they were copied or read") \
+	x(lease,		"leases made")				\
+	x(lease_refused,	"leases refused: no room, no copy, or over the domain's share") \
+	x(lease_expired,	"leases that ended at their deadline")	\
+	x(lease_open,		"sequences opened from a lease")	\
+	x(lease_promote,	"blocks brought to the device for a lease, ahead of need") \
+	x(lease_demote,		"cached blocks of leases that advice took from the device") \
 	x(prefix_insert,	"blocks entered into the prefix index")	\
 	x(prefix_duplicate,	"sealed blocks with content that was indexed already") \
 	x(prefix_evict,		"cached blocks dropped from the prefix index") \

@@ -48,6 +48,7 @@ u32 lk_result_size(u16 op)
 		[KVMM_OP_SEQ_SETPRIO]	= sizeof(struct kvmm_seq_res),
 		[KVMM_OP_EXTENT_ACK]	= sizeof(struct kvmm_seq_res),
 		[KVMM_OP_SEQ_LOOKUP]	= sizeof(struct kvmm_lookup_res),
+		[KVMM_OP_SEQ_LEASE]	= sizeof(struct kvmm_lease_res),
 	};
 
 	return op < KVMM_NR_OPS ? size[op] : 0;

@@ -197,6 +197,7 @@ static int lookup_add(struct kvmm *k, const struct kvmm_lookup_res *res, u32 nr,
 		return lk_end(k, "kvmm found %u of %u tokens in %u runs",
 			      res->found, nr, res->nr_runs);
 	out->found += sum;
+	memcpy(out->cookie, res->cookie, sizeof(out->cookie));
 	return 0;
 }
 
@@ -225,6 +226,29 @@ int kvmm_lookup(struct kvmm *k, u64 salt, const u32 *ids, u32 nr,
 	} while ((res.flags & KVMM_LOOKUP_MORE) ||
 		 (res.found == n && out->found < nr));
 	return 0;
+}
+
+int kvmm_lease(struct kvmm *k, u64 salt, const struct kvmm_found *found, u32 ms,
+	       const char *label, struct kvmm_lease_res *res)
+{
+	struct kvmm_lease_arg *arg;
+	struct verb v;
+	int ret = verb_prep(k, &v, KVMM_OP_SEQ_LEASE, 1, sizeof(*arg));
+
+	memset(res, 0, sizeof(*res));
+	if (ret)
+		return ret;
+	arg = v.args;
+	*arg = (struct kvmm_lease_arg) {
+		.salt = salt,
+		.cookie = { found->cookie[0], found->cookie[1] },
+		.len = found->found,
+		.ms = ms,
+	};
+	memcpy(arg->label, label ? label : "", strnlen(label ? label : "",
+						       sizeof(arg->label)));
+	ret = verb_run(k, &v, res, 1);
+	return ret ? ret : res->status;
 }
 
 int kvmm_seq_fork(struct kvmm *k, u64 seq, u32 nr_children,

@@ -76,6 +76,7 @@ static void ask_open(struct ask *a, u32 i)
 	arg->flags = seldom(a->f);
 	arg->priority = fuzz_u8(a->f);
 	arg->salt = fuzz_u8(a->f) % 4;
+	arg->lease = seldom(a->f);
 }
 
 static void ask_match(struct ask *a, u32 i)
@@ -103,6 +104,21 @@ static void ask_lookup(struct ask *a, u32 i)
 	if (arg->start)
 		arg->cookie[fuzz_u8(a->f) % 2] = fuzz_u64(a->f);
 	a->nr_ids += arg->nr_ids;
+}
+
+/* A cookie that is made up names nothing: check_core_lease has right ones. */
+static void ask_lease(struct ask *a, u32 i)
+{
+	struct kvmm_lease_arg *arg = (struct kvmm_lease_arg *)a->args + i;
+
+	arg->salt = fuzz_u8(a->f) % 4;
+	arg->len = about(a->f, 16 * (fuzz_u8(a->f) % 4u));
+	arg->ms = about(a->f, fuzz_u8(a->f));
+	arg->flags = seldom(a->f);
+	arg->resv0 = seldom(a->f);
+	arg->label[fuzz_u8(a->f) % KVMM_LABEL_LEN] = (char)seldom(a->f);
+	arg->cookie[0] = fuzz_u64(a->f);
+	arg->cookie[1] = fuzz_u64(a->f);
 }
 
 static void ask_begin(struct ask *a, u32 i)
@@ -220,6 +236,7 @@ static const struct {
 	[KVMM_OP_EXTENT_ACK]	= { ask_ack, sizeof(struct kvmm_ack_arg) },
 	[KVMM_OP_SEQ_LOOKUP]	= { ask_lookup,
 				    sizeof(struct kvmm_lookup_arg) },
+	[KVMM_OP_SEQ_LEASE]	= { ask_lease, sizeof(struct kvmm_lease_arg) },
 };
 
 /* Numbers of steps rise; a STEP_END names a step that was begun. */
@@ -260,7 +277,8 @@ void fuzz_request(struct fuzz *f, const struct kvmm_seq_status *seqs,
 	memset(args, 0, SHELL_ARGS);
 	/* DETACH ends a client, and invalid verbs find nothing new: both are rare. */
 	sqe->op = verb < 234 ? verb % KVMM_OP_DETACH :
-		  verb < 252 ? KVMM_OP_SEQ_LOOKUP :
+		  verb < 246 ? KVMM_OP_SEQ_LOOKUP :
+		  verb < 252 ? KVMM_OP_SEQ_LEASE :
 		  verb < 254 ? KVMM_OP_DETACH : verb;
 	bytes = sqe->op < KVMM_NR_OPS ? verbs[sqe->op].bytes : 0;
 	if (bytes)

@@ -58,6 +58,7 @@ bool ring_batch(struct hostile *h, struct wire *w)
 		{ KVMM_OP_SEQ_CLOSE, sizeof(struct kvmm_seq_arg) },
 		{ KVMM_OP_EXTENT_ACK, sizeof(struct kvmm_ack_arg) },
 		{ KVMM_OP_SEQ_LOOKUP, sizeof(struct kvmm_lookup_arg) },
+		{ KVMM_OP_SEQ_LEASE, sizeof(struct kvmm_lease_arg) },
 	};
 	u32 i, nr;
 

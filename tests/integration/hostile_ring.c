@@ -62,6 +62,7 @@ static const struct {
 	{ KVMM_OP_SEQ_SETPRIO, sizeof(struct kvmm_prio_arg) },
 	{ KVMM_OP_EXTENT_ACK, sizeof(struct kvmm_ack_arg) },
 	{ KVMM_OP_SEQ_LOOKUP, sizeof(struct kvmm_lookup_arg) },
+	{ KVMM_OP_SEQ_LEASE, sizeof(struct kvmm_lease_arg) },
 	{ KVMM_OP_DETACH, 0 },
 };
 

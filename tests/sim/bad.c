@@ -79,7 +79,8 @@ static void bad_open(struct sim *w, struct sim_client *cl, struct bad *b)
 		a->flags = KVMM_OPEN_WHOLE_BLOCKS << 1;
 		break;
 	case 2:
-		a->resv = 1;
+		a->lease = lease_wrong(w, cl);
+		b->entry = seq_tokens_most(w, cl) ? -ENOENT : -E2BIG;
 		break;
 	case 3:
 		a->max_tokens = 0xffffffff;
@@ -219,6 +220,42 @@ static void bad_step(struct sim *w, struct sim_client *cl, struct bad *b)
 	}
 }
 
+static void bad_lease(struct sim *w, struct sim_client *cl, struct bad *b)
+{
+	struct kvmm_lease_arg *a = (struct kvmm_lease_arg *)w->args;
+	const u32 bt = w->dom[cl->dom].req.block_tokens;
+
+	b->what = "LEASE";
+	b->sqe.op = KVMM_OP_SEQ_LEASE;
+	b->sqe.nr = 1;
+	b->len = sizeof(*a);
+	b->entry = -EINVAL;
+	*a = (struct kvmm_lease_arg){ .len = bt, .ms = 1, .cookie = { 1, w->event } };
+	switch (rng_below(&w->rng, 6)) {
+	case 0:
+		a->flags = 1;
+		break;
+	case 1:
+		a->len = bt / 2;
+		break;
+	case 2:
+		a->ms = 0;
+		break;
+	case 3:
+		a->ms = 0u - rng_range(&w->rng, 1, 1000);
+		b->entry = -ERANGE;
+		break;
+	case 4:
+		a->len = rng_chance(&w->rng, 500) ? bt : 0xffffffff / bt * bt;
+		b->entry = -ENOENT;
+		break;
+	default:
+		b->len -= 8;
+		b->status = -EINVAL;
+		break;
+	}
+}
+
 static void bad_fork(struct sim *w, struct sim_client *cl, struct bad *b)
 {
 	struct kvmm_fork_arg *a = (struct kvmm_fork_arg *)w->args;
@@ -256,7 +293,8 @@ static void bad_fork(struct sim *w, struct sim_client *cl, struct bad *b)
 		b->entry = -ENOENT;
 		break;
 	default:
-		a->nr_children = cl->info.max_seqs - cl->nr_seqs + 1;
+		a->nr_children = cl->info.max_seqs - cl->nr_seqs -
+				 cl->nr_leases + 1;
 		b->entry = -ENOSPC;
 		break;
 	}
@@ -265,14 +303,16 @@ static void bad_fork(struct sim *w, struct sim_client *cl, struct bad *b)
 static void bad_close(struct sim *w, struct sim_client *cl, struct bad *b)
 {
 	struct kvmm_seq_arg *a = (struct kvmm_seq_arg *)w->args;
+	u32 slot;
 
 	b->what = "CLOSE of nothing";
 	b->sqe.op = KVMM_OP_SEQ_CLOSE;
 	b->sqe.nr = 1;
 	b->len = sizeof(*a);
 	b->entry = -ENOENT;
-	a->seq = cl->seqs[rng_below(&w->rng, cl->info.max_seqs)].handle;
-	if (!a->seq || rng_chance(&w->rng, 500))
+	slot = rng_below(&w->rng, cl->info.max_seqs);
+	a->seq = cl->seqs[slot].handle;
+	if (!a->seq || lease_begins(w, cl, slot) || rng_chance(&w->rng, 500))
 		a->seq = KVMM_SEQ(0xffffffff, 1);
 	else
 		a->seq += 1ull << 32;
@@ -377,7 +417,7 @@ static void bad_detach(struct sim *w, struct sim_client *cl, struct bad *b)
 /* Draw a request.  Return: false when it needs something that is not there. */
 static bool bad_draw(struct sim *w, struct sim_client *cl, struct bad *b)
 {
-	u32 kind = rng_below(&w->rng, 11);
+	u32 kind = rng_below(&w->rng, 12);
 
 	if ((kind == 3 || kind == 5 || kind == 8) && !seq_random(w, cl))
 		return false;
@@ -411,6 +451,9 @@ static bool bad_draw(struct sim *w, struct sim_client *cl, struct bad *b)
 		break;
 	case 9:
 		bad_lookup(w, cl, b);
+		break;
+	case 10:
+		bad_lease(w, cl, b);
 		break;
 	default:
 		if (!cl->nr_steps)

@@ -61,6 +61,7 @@ static const char * const op_names[KVMM_NR_OPS + 1] = {
 	[KVMM_OP_EXTENT_ACK]	= "EXTENT_ACK",
 	[KVMM_OP_DETACH]	= "DETACH",
 	[KVMM_OP_SEQ_LOOKUP]	= "SEQ_LOOKUP",
+	[KVMM_OP_SEQ_LEASE]	= "SEQ_LEASE",
 	[KVMM_NR_OPS]		= "attach",
 };
 

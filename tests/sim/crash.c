@@ -141,11 +141,15 @@ static void clients_sync(struct sim *w, bool salvaged)
 			/* The DETACH took effect; the client ends without its answer. */
 			cl->state = SIM_DETACHED;
 			cl->nr_seqs = 0;
+			lease_forget(w, cl);
 			memset(cl->seqs, 0, sizeof(cl->seqs));
 		}
 		cl->is_void |= salvaged && cl->nr_steps;
 		cl->was_salvaged |= salvaged;
 		cl->away = cl->state == SIM_ALIVE;
+		/* Leases are not salvaged. */
+		if (salvaged)
+			lease_forget(w, cl);
 		if (cl->state == SIM_DEAD)
 			core_client_dead(w->core, w->now, i);
 	}
@@ -338,9 +342,11 @@ static void client_back(struct sim *w, struct sim_client *cl)
 			seq_back(w, cl, &cl->seqs[i], salvaged);
 	cl->asking = false;
 	records_back(w, cl);
+	lease_laws(w);
 	core_get_client(w->core, cl->id, &v);
-	LAW(w, v.nr_seqs == cl->nr_seqs, "client %u is back with %u sequences, the core has %u",
-	    cl->id, cl->nr_seqs, v.nr_seqs);
+	LAW(w, v.nr_seqs == cl->nr_seqs + cl->nr_leases,
+	    "client %u is back with %u sequences and %u leases, the core has %u",
+	    cl->id, cl->nr_seqs, cl->nr_leases, v.nr_seqs);
 	cover_note(salvaged ? "clients back in a salvaged arena" :
 			      "clients back with all they had");
 }

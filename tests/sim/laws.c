@@ -18,7 +18,7 @@
 static const u32 may_become[KVMM_NR_SEQ_STATES] = {
 	/* A child, or admitted, and preempted in the same event for a promise. */
 	[KVMM_SEQ_CLOSED]	= S(WAITING) | S(READY) | S(MARKED) |
-				  S(RECOMPUTE) | S(SWAPPED),
+				  S(RECOMPUTE) | S(SWAPPED) | S(RESTORING),
 	/* MARKED, here too, if another sequence of the family is in a step. */
 	[KVMM_SEQ_WAITING]	= S(READY) | S(RESTORING) | S(FAILED) |
 				  S(MARKED) | S(RECOMPUTE) | S(SWAPPED) |
@@ -144,7 +144,8 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 		    core_seq_state_name(was->state),
 		    core_seq_state_name(st->state));
 		LAW(w, !fork || st->state == KVMM_SEQ_WAITING ||
-		    st->state == KVMM_SEQ_READY || laws_promise_kept(w),
+		    st->state == KVMM_SEQ_READY || laws_promise_kept(w) ||
+		    lease_begins(w, cl, slot),
 		    "client %u: sequence %u was preempted when it was made",
 		    cl->id, slot);
 		check_loss(w, cl, slot, was, st);
@@ -345,6 +346,7 @@ void laws_after_event(struct sim *w)
 	pressure_account(w);
 	laws_limits(w);
 	laws_tiers(w);
+	lease_laws(w);
 	if (w->nr_blocks_max <= 512 || w->event % 256 == 0)
 		check_walkers(w);
 }

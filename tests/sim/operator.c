@@ -239,6 +239,11 @@ static void trigger_change(struct sim *w)
 /* Set a tunable, now and then to a value out of bounds. */
 static void tune(struct sim *w)
 {
+	static const u32 least[CORE_NR_TUNABLES] = {
+#define x(type, name, opt, def, low, ...) [CORE_TUNE_##name] = low,
+		KVMM_TUNABLES(x)
+#undef x
+	};
 	static const u32 most[CORE_NR_TUNABLES] = {
 #define x(type, name, opt, def, least, top, ...) [CORE_TUNE_##name] = top,
 		KVMM_TUNABLES(x)
@@ -252,7 +257,8 @@ static void tune(struct sim *w)
 	u32 which = rng_below(&w->rng, CORE_NR_TUNABLES + 1);
 	u32 value = rng_chance(&w->rng, 100) ? most[which % CORE_NR_TUNABLES] + 1 :
 		    rng_below(&w->rng, most[which % CORE_NR_TUNABLES] + 1);
-	bool fine = which < CORE_NR_TUNABLES && value <= most[which];
+	bool fine = which < CORE_NR_TUNABLES && value <= most[which] &&
+		    value >= least[which];
 
 	if (which == CORE_TUNE_overcommit)
 		fine = fine && value != 1;

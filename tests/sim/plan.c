@@ -271,6 +271,9 @@ static void draw_moves(struct sim *w)
 	p->advise = PICK(r, 0, 0, 10, 40);
 	p->answer = PICK(r, 50, 150, 300, 500);
 	p->early = PICK(r, 0, 300, 700, 1000);
+	p->lease = PICK(r, 0, 10, 30, 80);
+	w->cfg.lease_ms = PICK(r, 100, 2000, 600000);
+	w->cfg.lease_percent = PICK(r, 10, 50, 100);
 	p->copy_fail = PICK(r, 0, 0, 0, 20, 150);
 	p->io_fail = PICK(r, 0, 0, 0, 20, 150);
 	p->damage = PICK(r, 0, 0, 30, 200);

@@ -404,7 +404,8 @@ static struct sim_seq *seq_new(struct sim *w, struct sim_client *cl, u64 handle)
 
 /* ---- OPEN ---- */
 
-static u64 tokens_at_most(const struct sim *w, const struct sim_client *cl)
+/* Most tokens of a sequence of the client. */
+u64 seq_tokens_most(const struct sim *w, const struct sim_client *cl)
 {
 	const struct kvmm_attach_req *req = &w->dom[cl->dom].req;
 	u64 blocks = (u64)(w->nr_online / cl->info.span_extents) *
@@ -442,13 +443,43 @@ static void open_draw(struct sim *w, const struct sim_client *cl,
 		a->flags |= KVMM_OPEN_WHOLE_BLOCKS;
 }
 
+/* A sequence that was opened with a lease: its tokens begin with the leased ones. */
+struct sim_seq *seq_begin_leased(struct sim *w, struct sim_client *cl, u64 handle,
+				 const struct kvmm_open_arg *a,
+				 const struct sim_lease *l)
+{
+	struct sim_seq *q = seq_new(w, cl, handle);
+	u64 h = mix2(w->dom[cl->dom].uid, l->salt);
+	u32 p;
+
+	q->prompt_len = a->prompt_len;
+	q->max_tokens = a->max_tokens;
+	q->salt = l->salt;
+	q->flags = a->flags;
+	q->priority = a->priority;
+	q->ids_total = q->prompt_len;
+	q->ids_done = true;
+	q->target = q->prompt_len + rng_below(&w->rng, q->max_tokens + 1);
+	q->variant = rng_below(&w->rng, 2);
+	q->swapped = true;
+	q->valid = l->held;
+	q->dev_len = l->held;
+	tokens_draw(w, cl, q);
+	memcpy(q->tok, l->tok, l->held * sizeof(*q->tok));
+	for (p = 0; p < q->prompt_len + q->max_tokens; p++) {
+		h = mix2(h, q->tok[p]);
+		q->hash[p] = h;
+	}
+	return q;
+}
+
 static void open_done(struct sim *w, struct sim_client *cl,
 		      const struct kvmm_open_arg *a,
 		      const struct kvmm_open_res *res)
 {
-	u64 most = tokens_at_most(w, cl);
+	u64 most = seq_tokens_most(w, cl);
 	bool fits = (u64)a->prompt_len + a->max_tokens <= most;
-	bool full = cl->nr_seqs == cl->info.max_seqs;
+	bool full = cl->nr_seqs + cl->nr_leases == cl->info.max_seqs;
 	int want = !fits ? -E2BIG : full ? -ENOSPC : 0;
 	struct sim_seq *q;
 

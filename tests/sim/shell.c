@@ -221,6 +221,7 @@ void shell_dead(struct sim *w, struct sim_client *cl)
 		if (cl->seqs[i].used && !cl->seqs[i].nr_steps)
 			cl->seqs[i].used = false;
 	cl->state = SIM_DEAD;
+	lease_forget(w, cl);
 	core_client_dead(w->core, w->now, cl->id);
 }
 
@@ -243,6 +244,7 @@ void shell_quiet(struct sim *w, struct sim_client *cl)
 		w->haunts[w->dom[cl->dom].tenant] = cl->info.tenant;
 	}
 	cl->state = SIM_NONE;
+	lease_forget(w, cl);
 	core_client_quiet(w->core, w->now, cl->id);
 }
 
@@ -251,6 +253,7 @@ void shell_tick(struct sim *w, u64 ns)
 	w->now += ns;
 	LOG(w, "tick, now %llu us", (unsigned long long)w->now / 1000);
 	core_tick(w->core, w->now);
+	lease_tick(w);
 }
 
 /* ---- requests ---- */
@@ -265,6 +268,7 @@ static void expel(struct sim *w, struct sim_client *cl)
 		if (cl->seqs[i].used && !cl->seqs[i].nr_steps)
 			cl->seqs[i].used = false;
 	cl->state = SIM_DEAD;
+	lease_forget(w, cl);
 	core_client_eproto(w->core, w->now, cl->id);
 	LAW(w, cl->ctl.state == KVMM_CLIENT_EXPELLED &&
 	    cl->ctl.reason == -EPROTO, "client %u was expelled and not told",

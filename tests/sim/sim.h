@@ -34,6 +34,7 @@
 #define SIM_BATCH	24	/* entries of one request */
 #define SIM_LOG_LINES	48
 #define SIM_MOVES	2048	/* copies and I/O in flight */
+#define SIM_LEASES	12
 #define SIM_FILES	3	/* that can be swap areas */
 #define SIM_PAGE	4096u	/* of a file: the smallest slot */
 #define SIM_MS		1000000ull
@@ -201,6 +202,7 @@ struct sim_client {
 	u32	id;
 	u32	dom;
 	u32	nr_seqs;
+	u32	nr_leases;	/* they take records of sequences, too */
 	u32	nr_steps;
 	u32	step_head;
 	u32	depth;
@@ -223,6 +225,24 @@ struct sim_client {
 	struct kvmm_extent_status extents[SIM_EXTENTS];
 	struct kvmm_table_page tables[SIM_TABLES];
 	struct kvmm_event events[SIM_EVENTS];
+};
+
+/**
+ * struct sim_lease - a lease that a client made, and whose end it did not see
+ * @held:    tokens
+ * @late:    ticks since its deadline
+ */
+struct sim_lease {
+	bool	used;
+	u32	client;
+	u32	slot;
+	u64	handle;
+	u64	number;
+	u64	until;
+	u64	salt;
+	u32	held;
+	u32	late;
+	u32	tok[SIM_TOKENS];
 };
 
 /* ---- the rest of the world ---- */
@@ -336,6 +356,7 @@ struct sim_plan {
 	u32	nr_files;	/* that can be swap areas */
 	u32	prefill_ns;	/* that a token takes, as clients report it */
 	u32	advise;		/* permille of acts */
+	u32	lease;		/* permille of acts */
 	u32	answer;		/* permille of events, while any is due */
 	u32	early;		/* permille of requests that begin at once */
 	u32	copy_fail;	/* permille */
@@ -424,6 +445,7 @@ struct sim {
 	u32	haunts[SIM_TENANTS];	/* the same tenant in the core */
 	bool	exorcised[SIM_TENANTS];	/* they were told to end */
 	struct sim_client cl[SIM_CLIENTS];
+	struct sim_lease lease[SIM_LEASES];
 	u32	actor_tenant;	/* of the client that asks in this event */
 	u32	actor_domain;
 	struct sim_pressure pressure[SIM_DOMAINS];
@@ -574,6 +596,10 @@ void laws_tiers(struct sim *w);
 void laws_tiers_final(struct sim *w);
 
 /* ---- seq.c: sequences and their tokens ---- */
+struct sim_seq *seq_begin_leased(struct sim *w, struct sim_client *cl, u64 handle,
+				 const struct kvmm_open_arg *a,
+				 const struct sim_lease *l);
+u64 seq_tokens_most(const struct sim *w, const struct sim_client *cl);
 void seq_fork_tokens(const struct sim_seq *from, struct sim_seq *q);
 void seq_act_open(struct sim *w, struct sim_client *cl);
 u32 seq_cover(const struct sim_client *cl, const struct sim_seq *q);
@@ -603,6 +629,14 @@ bool seq_act_advise(struct sim *w, struct sim_client *cl, bool back);
 /* ---- lookup.c: LOOKUP ---- */
 bool lookup_act(struct sim *w, struct sim_client *cl);
 void lookup_area(struct sim *w, struct sim_client *cl);
+
+/* ---- lease.c: leases ---- */
+bool lease_act(struct sim *w, struct sim_client *cl);
+u64 lease_wrong(struct sim *w, const struct sim_client *cl);
+bool lease_begins(const struct sim *w, const struct sim_client *cl, u32 slot);
+void lease_tick(struct sim *w);
+void lease_laws(struct sim *w);
+void lease_forget(struct sim *w, struct sim_client *cl);
 
 /* ---- share.c: REMAP, TRUNCATE, TRIM ---- */
 bool share_act(struct sim *w, struct sim_client *cl);

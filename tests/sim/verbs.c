@@ -200,7 +200,7 @@ bool seq_act_fork(struct sim *w, struct sim_client *cl)
 		return false;
 	n = rng_chance(&w->rng, 100) ? rng_range(&w->rng, 5, SIM_SEQS)
 				     : rng_range(&w->rng, 1, 4);
-	free = cl->info.max_seqs - cl->nr_seqs;
+	free = cl->info.max_seqs - cl->nr_seqs - cl->nr_leases;
 	if (free && rng_chance(&w->rng, 900))
 		n = min(n, free);
 	*a = (struct kvmm_fork_arg){ .seq = q->handle, .nr_children = n };

@@ -84,6 +84,7 @@ void client_act_detach(struct sim *w, struct sim_client *cl)
 	    "client %u: DETACH, and its state is %u", cl->id, cl->ctl.state);
 	cl->state = SIM_DETACHED;
 	cl->nr_seqs = 0;
+	lease_forget(w, cl);
 	for (i = 0; i < SIM_SEQS; i++)
 		cl->seqs[i].used = false;
 }
@@ -96,6 +97,8 @@ static bool client_try(struct sim *w, struct sim_client *cl)
 		return seq_act_advise(w, cl, rng_chance(&w->rng, 600));
 	if (rng_chance(&w->rng, 15))
 		return lookup_act(w, cl);
+	if (w->plan.lease && rng_chance(&w->rng, w->plan.lease))
+		return lease_act(w, cl);
 	if (r < 120) {
 		if (cl->nr_seqs * 3 > cl->info.max_seqs &&
 		    rng_chance(&w->rng, 900))

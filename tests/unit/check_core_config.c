@@ -148,6 +148,8 @@ START_TEST(test_defaults)
 	ck_assert_int_eq(config_settle(&cfg, &full, &s), 0);
 	ck_assert_uint_eq(full.overcommit_ratio, 100);
 	ck_assert_uint_eq(full.event_work, 32768);
+	ck_assert_uint_eq(full.lease_ms, 600000);
+	ck_assert_uint_eq(full.lease_percent, 50);
 	ck_assert_uint_eq(full.revoke_deadline_ns, 2000000000ull);
 	/* Two pages a sequence, and twice what the whole pool needs. */
 	ck_assert_uint_eq(full.nr_tables, 2 * SH_SEQS + 2);
@@ -172,6 +174,8 @@ START_TEST(test_values_that_are_given)
 	struct core_sizes s;
 
 	cfg.overcommit_ratio = 50;
+	cfg.lease_ms = 3;
+	cfg.lease_percent = 5;
 	cfg.event_work = 7;
 	cfg.revoke_deadline_ns = 9;
 	cfg.nr_tables = 11;

@@ -135,7 +135,7 @@ static const struct {
 } bad_open[] = {
 	{ "no prompt", { .max_tokens = 4 }, -EINVAL },
 	{ "flags", { .prompt_len = 4, .flags = KVMM_OPEN_WHOLE_BLOCKS << 1 }, -EINVAL },
-	{ "resv", { .prompt_len = 4, .resv = 1 }, -EINVAL },
+	{ "no such lease", { .prompt_len = 4, .lease = KVMM_SEQ(0, 1) }, -ENOENT },
 	{ "one token too many", { .prompt_len = 500, .max_tokens = 13 },
 	  -E2BIG },
 	{ "far too many", { .prompt_len = 0xffffffff,

@@ -282,6 +282,12 @@ static struct kvmm_sqe request(u16 op, u32 *args)
 		args[7] = 2;
 		args[8] = KVMM_LOOKUP_LAST;
 		break;
+	case KVMM_OP_SEQ_LEASE:
+		q.arg_len = sizeof(struct kvmm_lease_arg);
+		args[6] = 16;
+		args[7] = 1000;
+		args[8] = 0;
+		break;
 	case KVMM_OP_STEP_BEGIN:
 		q.arg_len = sizeof(struct kvmm_begin_arg);
 		q.step = 2;

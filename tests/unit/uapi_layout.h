@@ -47,7 +47,7 @@
 #define F_CQE(f, s)	f(s, number) f(s, user_data) f(s, status)	\
 	f(s, nr) f(s, result_off) f(s, resv)
 #define F_OPEN_ARG(f, s)	f(s, prompt_len) f(s, max_tokens)	\
-	f(s, flags) f(s, priority) f(s, salt) f(s, resv)
+	f(s, flags) f(s, priority) f(s, salt) f(s, lease)
 #define F_OPEN_RES(f, s)	f(s, status) f(s, limiting_pool)	\
 	f(s, seq)
 #define F_MATCH_ARG(f, s)	f(s, seq) f(s, start) f(s, nr_ids)	\
@@ -75,6 +75,10 @@
 #define F_LOOKUP_RUN(f, s)	f(s, tier) f(s, blocks)
 #define F_LOOKUP_RES(f, s)	f(s, status) f(s, flags) f(s, found)	\
 	f(s, nr_runs) f(s, tokens) f(s, cookie) f(s, run)
+#define F_LEASE_ARG(f, s)	f(s, salt) f(s, cookie) f(s, len)	\
+	f(s, ms) f(s, flags) f(s, resv0) f(s, label)
+#define F_LEASE_RES(f, s)	f(s, status) f(s, reason) f(s, held)	\
+	f(s, kept) f(s, seq) f(s, number) f(s, until)
 #define F_SEQ_STATUS(f, s)	f(s, seqcount) f(s, generation)		\
 	f(s, state) f(s, reason) f(s, limiting_pool) f(s, valid_len)	\
 	f(s, seq_epoch) f(s, cached_len) f(s, table)
@@ -112,13 +116,16 @@
 	S(kvmm_lookup_arg, F_LOOKUP_ARG)				\
 	S(kvmm_lookup_run, F_LOOKUP_RUN)				\
 	S(kvmm_lookup_res, F_LOOKUP_RES)				\
+	S(kvmm_lease_arg, F_LEASE_ARG)					\
+	S(kvmm_lease_res, F_LEASE_RES)					\
 	S(kvmm_seq_status, F_SEQ_STATUS)				\
 	S(kvmm_extent_status, F_EXTENT_STATUS)				\
 	S(kvmm_event, F_EVENT)						\
 	S(kvmm_table_page, F_TABLE_PAGE)
 
 #define UAPI_CONSTS(C)	C(KVMM_ABI_VERSION) C(KVMM_MAX_GROUPS)		\
-	C(KVMM_MAX_TIERS) C(KVMM_NAME_LEN) C(KVMM_IDENTITY_LEN)		\
+	C(KVMM_MAX_TIERS) C(KVMM_NAME_LEN) C(KVMM_LABEL_LEN)		\
+	C(KVMM_IDENTITY_LEN)						\
 	C(KVMM_MAX_STEPS) C(KVMM_MIN_BLOCK_TOKENS) C(KVMM_MAX_BLOCK_TOKENS) \
 	C(KVMM_NO_INDEX) C(KVMM_NO_POOL)				\
 	C(KVMM_LIMIT_MAX) C(KVMM_ATTACH_MAGIC) C(KVMM_REPLY_MAGIC)	\
@@ -137,6 +144,7 @@
 	C(KVMM_OP_SEQ_LOOKUP) C(KVMM_LOOKUP_LAST) C(KVMM_TIER_DEVICE)	\
 	C(KVMM_TIER_HOST) C(KVMM_TIER_AREA) C(KVMM_TIER_MOVING)		\
 	C(KVMM_NR_LOOKUP_TIERS) C(KVMM_LOOKUP_RUNS) C(KVMM_LOOKUP_MORE)	\
+	C(KVMM_OP_SEQ_LEASE)						\
 	C(KVMM_NR_OPS) C(KVMM_OPEN_NO_MATCH) C(KVMM_OPEN_NO_INDEX)	\
 	C(KVMM_OPEN_WHOLE_BLOCKS)					\
 	C(KVMM_MATCH_LAST) C(KVMM_ADV_COLD) C(KVMM_ADV_PAGEOUT)		\

@@ -103,6 +103,17 @@ static bool table_is_sane(const struct core *c, const struct kv_seq *s)
 	       (s->state == KVMM_SEQ_SWAPPED);
 }
 
+static bool lease_is_sane(const struct core *c, const struct kv_seq *s)
+{
+	const u32 flags = SEQF_SWAPPED | SEQF_PAGEDOUT;
+
+	if (!(s->flags & SEQF_LEASE))
+		return !(s->flags & SEQF_PROMOTE);
+	return (s->flags & flags) == flags && !s->trimmed && s->nr_blocks &&
+	       s->promote_at <= s->nr_blocks &&
+	       s->valid_len % seq_domain(c, s)->block_tokens == 0;
+}
+
 static void seq_ranges(struct walk *w, u32 i)
 {
 	const struct core *c = w->c;
@@ -124,6 +135,7 @@ static void seq_ranges(struct walk *w, u32 i)
 		return;
 	must(w, "links of seq", i, links_are(c, s));
 	must(w, "table of seq", i, table_is_sane(c, s));
+	must(w, "lease", i, lease_is_sane(c, s));
 }
 
 /**
@@ -368,6 +380,8 @@ int adopt_seqs(struct core *c, struct walk *w)
 			client_adopt(w, c, i);
 		}
 	ids_free(c);
+	if (!w->r->nr_faults)
+		leases_adopt(c);
 	if (!w->r->nr_faults)
 		holds_adopt(w, c);
 	return w->r->nr_faults ? -EUCLEAN : 0;

@@ -22,7 +22,8 @@
  *  - Content that has a name is cache, in the index (salvage_index.c).  A name
  *    follows from its parent's, so a wrong parent is detected.
  *  - Sequences have no table and no ids.  They become RECOMPUTE at a new epoch,
- *    and their clients match them again, which finds cached blocks.
+ *    and their clients match them again, which finds cached blocks.  Leases are
+ *    closed: they would hold nothing.
  *  - Open steps are void.  They may still write blocks.  So every block that is
  *    neither free nor proven is QUARANTINE, until no client of the domain is
  *    away, and the device of none that is dead may go on (salvage_release() in
@@ -118,6 +119,9 @@ static void head_reset(struct core *c, struct walk *w)
 	h->nr_overdue = 0;
 	h->stalled = 0;
 	h->nr_moves = 0;
+	h->nr_leases = 0;
+	h->promote_head = CORE_NONE;
+	h->promote_tail = CORE_NONE;
 	h->evac_after = 0;
 	h->evac_look = 0;
 	h->clean_after = 0;
@@ -356,7 +360,7 @@ static void client_seqs(struct core *c, struct walk *w, u32 client)
 		struct kv_seq *s = &c->seqs[i];
 		bool kept = cl->state == CLI_ALIVE && i - first < cl->max_seqs &&
 			    s->state != KVMM_SEQ_CLOSED &&
-			    !(s->flags & SEQF_CLOSING);
+			    !(s->flags & (SEQF_CLOSING | SEQF_LEASE));
 
 		if (kept && (s->client != client || s->domain != cl->domain ||
 			     !seq_is_sane(c, s))) {

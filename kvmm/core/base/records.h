@@ -44,7 +44,7 @@ enum kv_block_state {
 
 #define BLKF_INDEXED	BIT(0)	/* in the prefix index, which holds a reference */
 #define BLKF_SHARED	BIT(1)	/* an open tail that a fork shared */
-#define BLKF_VISITED	BIT(2)	/* scratch of swap.c and migrate.c, clear between events */
+#define BLKF_VISITED	BIT(2)	/* scratch of swap.c, migrate.c, lease.c; clear between events */
 #define BLKF_MOVING	BIT(3)	/* a copy of migrate.c reads the block */
 #define BLKF_TARGET	BIT(4)	/* a copy of migrate.c fills the block */
 #define BLKF_SALVAGED	BIT(5)	/* steps from before an adoption may write the block */
@@ -575,6 +575,8 @@ struct kv_domain {
 	u32	alloc_last;	/* in the window before it */
 	u32	pays;		/* bit set of the answers of demote.c */
 	u32	writethrough;	/* full blocks are copied to the host pool at once */
+	u32	leased;		/* table entries of its leases, see lease.c */
+	u32	nr_leases;
 	u64	demote_since;	/* since when a request waits for copies; 0: none does */
 	struct core_work work;	/* for readers; no decision reads it, see step.c */
 	struct kv_psi psi;
@@ -596,6 +598,8 @@ struct kv_domain {
 #define SEQF_COPY	BIT(11)	/* one reserved block is for the copy of its tail */
 #define SEQF_IN_READY	BIT(12)	/* in its domain's ready_root */
 #define SEQF_IN_REFUSED	BIT(13)	/* in its domain's refused_root */
+#define SEQF_LEASE	BIT(15)	/* a lease, see lease.c: it never runs */
+#define SEQF_PROMOTE	BIT(16)	/* a lease on the list of those to be promoted */
 #define SEQF_RETAIN	BIT(14)	/* its blocks' retention class may have to change, see advise.c */
 
 /* Links of a sequence in a tree, see order.c. */
@@ -705,6 +709,10 @@ struct kv_taken {
  * @wait, @taken: for kvctl, see why.c; no decision reads them
  * @opened:     time at which it was opened; 0: its prompt was computed once, or it is
  *              a fork.  No decision reads it
+ * @until:      of a lease: time at which it ends
+ * @label:      of a lease: text of its client for operators
+ * @lease_at:   of a lease: its place in core.leases
+ * @promote_at: of a lease: table indices below it were promoted
  * @rank:       its rank in the trees, see order.c
  * @oldest:     least @since in its subtree of the NODE_ORDER tree
  * @kid:        its children in each tree: before it [0] and after it [1]
@@ -781,6 +789,10 @@ struct kv_seq {
 	u64	trim_hash[2];
 	u64	born;
 	u64	opened;
+	u64	until;
+	u32	lease_at;
+	u32	promote_at;
+	char	label[KVMM_LABEL_LEN];
 	struct kv_wait wait;
 	struct kv_taken taken;
 };
@@ -1061,6 +1073,7 @@ static_assert(sizeof(struct kv_block) + sizeof(struct kv_node) +
 	x(samples,	struct kv_sample,	LIFE_SAMPLES)		\
 	x(clients,	struct kv_client,	cfg->max_clients)	\
 	x(seqs,		struct kv_seq,		s->nr_seqs)		\
+	x(leases,	u32,			s->nr_seqs)		\
 	x(tpages,	struct kv_tpage,	s->nr_tpages)		\
 	x(idpages,	struct kv_idpage,	s->nr_idpages)		\
 	x(steps,	struct kv_step,		s->nr_steps)		\
@@ -1120,6 +1133,10 @@ struct core_head {
 	u64	evac_after;		/* time before which no span is emptied for others */
 	u64	evac_look;		/* time at which stalled domains are tried again */
 	u64	clean_after;		/* time before which no block is cleaned ahead (tier.c) */
+	u32	nr_leases;		/* entries of core.leases in use */
+	u32	promote_head;		/* leases whose content is promoted, see leases.c */
+	u32	promote_tail;
+	u32	resv1;
 	u64	touched;		/* bytes of all admitted prompts, cached or new */
 	struct kv_psi psi;		/* of the node */
 	struct kv_trigger triggers[PSI_NR_TRIGGERS];

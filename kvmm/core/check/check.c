@@ -695,5 +695,6 @@ int core_check(const struct core *c, struct core_report *report)
 	walk_pool(&w);
 	walk_pressure(&w);
 	check_tally(&w);
+	check_leases(&w);
 	return report->nr_faults ? -EUCLEAN : 0;
 }

@@ -26,6 +26,9 @@ void check_lru(struct walk *w, u32 dom);
 /* check_moves.c */
 void check_moves(struct walk *w);
 
+/* check_lease.c */
+void check_leases(struct walk *w);
+
 /* check_tally.c */
 void check_tally(struct walk *w);
 

@@ -101,6 +101,10 @@ int config_settle(const struct core_config *in, struct core_config *cfg,
 		return -EINVAL;
 	if (!cfg->overcommit_ratio)
 		cfg->overcommit_ratio = 100;
+	if (!cfg->lease_ms)
+		cfg->lease_ms = 600000;
+	if (!cfg->lease_percent)
+		cfg->lease_percent = 50;
 	if (!cfg->event_work)
 		cfg->event_work = EVENT_WORK;
 	if (!cfg->host_bytes)
@@ -210,6 +214,8 @@ static void arena_init_lists(struct core *c)
 	c->head->nr_free_entries = s->nr_entries;
 	c->head->free_idpage = 0;
 	c->head->nr_free_idpages = s->nr_idpages;
+	c->head->promote_head = CORE_NONE;
+	c->head->promote_tail = CORE_NONE;
 }
 
 /* Extents of the pools, one pool after another; the host pool has memory. */
@@ -327,7 +333,9 @@ void core_tick(struct core *c, u64 now)
 		for (i = 0; i < core_cfg(c)->max_domains; i++)
 			domain_kick(&c->domains[i]);
 	}
+	leases_expire(c);
 	admit_all(c);
 	wmark_background(c);
 	tier_background(c);
+	leases_background(c);
 }

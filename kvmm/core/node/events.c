@@ -42,6 +42,7 @@ void core_copy_done(struct core *c, u64 now, u64 id, int status)
 	} else if (tier_copy_done(c, id, status)) {
 		admit_all(c);
 		tier_background(c);
+		leases_background(c);
 	}
 }
 
@@ -60,4 +61,5 @@ void core_io_done(struct core *c, u64 now, u64 id, int status)
 		return;
 	admit_all(c);
 	tier_background(c);
+	leases_background(c);
 }

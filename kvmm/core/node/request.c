@@ -100,6 +100,18 @@ static int run_lookup(struct core *c, u32 client, const struct core_req *req,
 	return 0;
 }
 
+static int run_lease(struct core *c, u32 client, const struct core_req *req,
+		     void *results)
+{
+	const struct kvmm_lease_arg *a = req->args;
+	struct kvmm_lease_res *res = results;
+	u32 i;
+
+	for (i = 0; i < req->sqe.nr; i++)
+		res[i].status = seq_lease(c, client, &a[i], &res[i]);
+	return 0;
+}
+
 static int run_begin(struct core *c, u32 client, const struct core_req *req,
 		     void *results)
 {
@@ -204,11 +216,14 @@ static int run_close(struct core *c, u32 client, const struct core_req *req,
 	return 0;
 }
 
+/* @tokens: takes those of a lease that the advice moves */
 static int advise_one(struct core *c, struct kv_seq *s,
-		      const struct kvmm_advise_arg *a)
+		      const struct kvmm_advise_arg *a, u32 *tokens)
 {
 	if (!s)
 		return -ENOENT;
+	if (s->flags & SEQF_LEASE)
+		return lease_advise(c, s, a, tokens);
 	if (a->advice == KVMM_ADV_RETAIN)
 		return retain_advise(s, a);
 	if (a->retain || !a->advice || a->advice > KVMM_ADV_DONTNEED ||
@@ -228,9 +243,9 @@ static int run_advise(struct core *c, u32 client, const struct core_req *req,
 	u32 i;
 
 	for (i = 0; i < req->sqe.nr; i++) {
-		res[i].status = advise_one(c, seq_find(c, client, a[i].seq),
-					   &a[i]);
 		res[i].valid_len = 0;
+		res[i].status = advise_one(c, seq_find(c, client, a[i].seq),
+					   &a[i], &res[i].valid_len);
 	}
 	return 0;
 }
@@ -333,6 +348,9 @@ static const struct verb verbs[KVMM_NR_OPS] = {
 	[KVMM_OP_SEQ_LOOKUP]	= { sizeof(struct kvmm_lookup_arg),
 				    sizeof(struct kvmm_lookup_res),
 				    count_lookup, run_lookup },
+	[KVMM_OP_SEQ_LEASE]	= { sizeof(struct kvmm_lease_arg),
+				    sizeof(struct kvmm_lease_res),
+				    NULL, run_lease },
 };
 
 static int check_fixed(const struct kvmm_sqe *q)

@@ -302,6 +302,47 @@ int core_get_seq(const struct core *c, u32 i, struct core_seq_view *v)
 	return 0;
 }
 
+/* The highest tier that has the content, KVMM_TIER_*; KVMM_NR_LOOKUP_TIERS: none. */
+static u32 entry_place(const struct core *c, const struct kv_entry *e)
+{
+	if (e->flags & ENTF_LOST)
+		return KVMM_NR_LOOKUP_TIERS;
+	if (e->dev != CORE_NONE)
+		return c->blocks[e->dev].state == BLK_LIMBO ? KVMM_TIER_MOVING :
+							      KVMM_TIER_DEVICE;
+	if (e->flags & ENTF_HOST)
+		return KVMM_TIER_HOST;
+	return e->io == ENT_READ ? KVMM_TIER_MOVING : KVMM_TIER_AREA;
+}
+
+/* Sequence record @i: -ERANGE past the last, -ENOENT when it is no lease. */
+int core_get_lease(const struct core *c, u32 i, struct core_lease_view *v)
+{
+	const struct kv_seq *s;
+	u32 n, bt, tier;
+
+	if (i >= core_sizes(c)->nr_seqs)
+		return -ERANGE;
+	s = &c->seqs[i];
+	if (s->state == KVMM_SEQ_CLOSED || !(s->flags & SEQF_LEASE))
+		return -ENOENT;
+	*v = (struct core_lease_view){
+		.client = s->client, .domain = s->domain, .seq = seq_handle(c, s),
+		.number = lease_number(c, s), .until = s->until,
+		.tokens = s->valid_len, .promoted = !!(s->flags & SEQF_PROMOTE),
+	};
+	memcpy(v->label, s->label, sizeof(s->label));
+	bt = seq_domain(c, s)->block_tokens;
+	for (n = 0; n < s->nr_blocks; n++) {
+		tier = entry_place(c, &c->entries_low[pte_block(table_pte(c, s, n))]);
+		if (tier < KVMM_NR_LOOKUP_TIERS)
+			v->on[tier] += bt;
+		else
+			v->lost += bt;
+	}
+	return 0;
+}
+
 /*
  * Blocks in states that the span has no counts of.  They are counted one by one,
  * so only where the domain has any.

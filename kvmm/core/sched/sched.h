@@ -45,6 +45,14 @@ bool hits_room(struct core *c, u32 dom, struct hits *h, bool *waits);
 int seq_lookup(struct core *c, u32 client, const struct kvmm_lookup_arg *a,
 	       const u32 *ids, struct kvmm_lookup_res *res);
 
+/* lease.c: leases: content that was looked up stays for a while */
+int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
+	      struct kvmm_lease_res *res);
+int lease_advise(struct core *c, struct kv_seq *s, const struct kvmm_advise_arg *a,
+		 u32 *tokens);
+void leases_expire(struct core *c);
+void leases_background(struct core *c);
+
 /* admit.c: admission: a waiting sequence gets memory and runs */
 void admit_all(struct core *c);
 void admit_rest(struct core *c);

@@ -26,7 +26,7 @@ static void seq_lose(struct core *c, struct kv_seq *s, u32 state, int reason)
 	KV_BUG_ON(s->nr_blocks || s->reserved);
 	KV_BUG_ON(s->flags & (SEQF_RUNNING | SEQF_QUEUED));
 	s->flags &= ~(SEQF_MATCHED | SEQF_SWAPPED | SEQF_PAGEDOUT |
-		      SEQF_REFUSED);
+		      SEQF_REFUSED | SEQF_LEASE);
 	s->flags |= SEQF_PREEMPTED;
 	s->state = state;
 	s->reason = reason;

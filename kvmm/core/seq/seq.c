@@ -155,7 +155,7 @@ static int open_check(const struct core *c, u32 client,
 {
 	u64 tokens = (u64)a->prompt_len + a->max_tokens;
 
-	if (a->resv || !a->prompt_len || (a->flags & ~CORE_OPEN_FLAGS))
+	if (!a->prompt_len || (a->flags & ~CORE_OPEN_FLAGS))
 		return -EINVAL;
 	if (device_is_lost(c))
 		return -ENODEV;
@@ -171,32 +171,17 @@ static int open_check(const struct core *c, u32 client,
 }
 
 /**
- * seq_open() - one entry of SEQ_OPEN
- * Return: 0 or an error, also in @res->status: -EINVAL; -E2BIG: the sequence can
- * never fit; -ENOSPC: the client has no sequence left; -ENODEV: the pool is lost;
- * -ESHUTDOWN: the node, the tenant or the client is drained (operate.c).
+ * seq_make() - a sequence with the facts that it is opened with, not yet known
+ *
+ * The caller gives it a state, or takes it back with seq_unmake().
+ * Return: NULL: the client has no sequence left.
  */
-int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
-	     struct kvmm_open_res *res)
+struct kv_seq *seq_make(struct core *c, u32 client, const struct kvmm_open_arg *a)
 {
-	struct kv_domain *d = &c->domains[c->clients[client].domain];
-	struct kv_seq *s;
-	int err;
+	struct kv_seq *s = seq_alloc(c, client);
 
-	res->seq = 0;
-	res->limiting_pool = KVMM_NO_POOL;
-	err = open_check(c, client, d, a);
-	if (err == -E2BIG)
-		res->limiting_pool = 0;
-	if (!err) {
-		s = seq_alloc(c, client);
-		if (!s)
-			err = -ENOSPC;
-	}
-	res->status = err;
-	if (err)
-		return err;
-
+	if (!s)
+		return NULL;
 	s->open_flags = a->flags;
 	s->priority = a->priority;
 	s->salt = a->salt;
@@ -206,13 +191,63 @@ int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 	s->family = c->head->family++;
 	s->since = c->now;
 	s->opened = c->now;
+	return s;
+}
+
+/* Take back a sequence that never became known; it has no table. */
+void seq_unmake(struct core *c, struct kv_seq *s)
+{
+	seq_free(c, s);
+}
+
+/* Make the sequence; with @from it begins with the tokens of that lease. */
+static int open_one(struct core *c, u32 client, const struct kvmm_open_arg *a,
+		    const struct kv_seq *from, struct kvmm_open_res *res)
+{
+	struct kv_seq *s = seq_make(c, client, a);
+
+	if (!s)
+		return -ENOSPC;
+	if (from && !lease_copy(c, from, s)) {
+		seq_unmake(c, s);
+		return -ENOSPC;
+	}
 	core_crash(c, CORE_CRASH_seq_make);
-	s->state = KVMM_SEQ_WAITING;
+	s->state = from ? KVMM_SEQ_SWAPPED : KVMM_SEQ_WAITING;
 	core_crash(c, CORE_CRASH_seq_made);
 	res->seq = seq_handle(c, s);
 	seq_publish(c, s);
+	if (from)
+		wait_add(c, s);
 	core_count(c, CORE_EV_seq_open, 1);
 	return 0;
+}
+
+/**
+ * seq_open() - one entry of SEQ_OPEN
+ * Return: 0 or an error, also in @res->status: -EINVAL; -ENOENT: the domain has no such
+ * lease; -E2BIG: the sequence can never fit; -ENOSPC: the client has no sequence or table
+ * page left; -ENODEV: the pool is lost; -ESHUTDOWN: the node, the tenant or the client is
+ * drained (operate.c).
+ */
+int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
+	     struct kvmm_open_res *res)
+{
+	u32 dom = c->clients[client].domain;
+	const struct kv_seq *from = lease_find(c, dom, a->lease);
+	int err;
+
+	res->seq = 0;
+	res->limiting_pool = KVMM_NO_POOL;
+	err = open_check(c, client, &c->domains[dom], a);
+	if (err == -E2BIG)
+		res->limiting_pool = 0;
+	if (!err && a->lease)
+		err = !from ? -ENOENT : a->prompt_len < from->valid_len ? -EINVAL : 0;
+	if (!err)
+		err = open_one(c, client, a, a->lease ? from : NULL, res);
+	res->status = err;
+	return err;
 }
 
 /* Make one child.  It has a record and pages, and its blocks count it already. */
@@ -410,6 +445,8 @@ void seq_strip(struct core *c, struct kv_seq *s)
 		seq_domain(c, s)->nr_marked--;
 		core_kick(c);	/* the sequence that it was taken for waits */
 	}
+	if (s->flags & SEQF_LEASE)
+		lease_leave(c, s);
 	fill_wait_end(c, s);
 	seq_drop_reservation(c, s);
 	seq_unmap_from(c, s, 0);

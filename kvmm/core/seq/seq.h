@@ -7,6 +7,8 @@
 
 /* seq.c: the life of a sequence */
 struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle);
+struct kv_seq *seq_make(struct core *c, u32 client, const struct kvmm_open_arg *a);
+void seq_unmake(struct core *c, struct kv_seq *s);
 int __must_check seq_open(struct core *c, u32 client,
 			  const struct kvmm_open_arg *a,
 			  struct kvmm_open_res *res);
@@ -23,6 +25,18 @@ void seq_promise_put(struct kv_seq *s, u32 keep);
 void seq_show(struct core *c, const struct kv_seq *s);
 void seq_publish(struct core *c, struct kv_seq *s);
 void seq_event(struct core *c, const struct kv_seq *s, u32 type);
+
+/* leases.c: leases: their deadlines, and sequences that begin with one */
+void lease_enter(struct core *c, struct kv_seq *s);
+void lease_leave(struct core *c, struct kv_seq *s);
+void lease_set_until(struct core *c, struct kv_seq *s, u64 until);
+void lease_promote(struct core *c, struct kv_seq *s);
+void lease_stop_promote(struct core *c, struct kv_seq *s);
+void leases_adopt(struct core *c);
+u64 lease_number(const struct core *c, const struct kv_seq *s);
+const struct kv_seq *lease_find(const struct core *c, u32 dom, u64 number);
+bool __must_check lease_copy(struct core *c, const struct kv_seq *from,
+			     struct kv_seq *s);
 
 /* queue.c: the lists that a sequence is on */
 void fill_wait(struct core *c, struct kv_seq *s, u32 entry);

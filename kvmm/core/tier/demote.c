@@ -132,12 +132,13 @@ bool areas_pay(const struct core *c, u32 dom)
 
 /* ---- a host slot for a block of the cache ---- */
 
-/*
- * One more free host slot for cache.  @node: its name; older content may be lost for
- * it.  CORE_NONE: it is the newest.
+/**
+ * demote_slot() - one more free host slot for cache
+ * @node: its name; older content may be lost for it.  CORE_NONE: it is the newest
+ *
  * Return: DEMOTE_DONE; DEMOTE_WAITS: a write will free one; DEMOTE_FULL.
  */
-static enum demote slot_for_cache(struct core *c, u32 dom, u32 node)
+enum demote demote_slot(struct core *c, u32 dom, u32 node)
 {
 	if (extent_run_take(c, part_index(c, dom, CORE_POOL_HOST)) > 0 ||
 	    host_drop_copy(c, dom, node))
@@ -170,7 +171,7 @@ enum demote demote_block(struct core *c, u32 dom, u32 blk)
 	if (!copy_pays(c, dom))
 		return DEMOTE_DEAR;
 	slot = host_free(c, dom) ? DEMOTE_DONE :
-				   slot_for_cache(c, dom, c->blocks[blk].node);
+				   demote_slot(c, dom, c->blocks[blk].node);
 	if (slot != DEMOTE_DONE)
 		return slot;
 	/* A dropped slot takes the content along that was found by way of it. */
@@ -191,7 +192,7 @@ bool demote_room(struct core *c, u32 dom, u32 nr, bool *waits)
 	enum demote got = DEMOTE_DONE;
 
 	while (host_free(c, dom) < nr && got == DEMOTE_DONE)
-		got = host_part(c, dom)->used ? slot_for_cache(c, dom, CORE_NONE) :
+		got = host_part(c, dom)->used ? demote_slot(c, dom, CORE_NONE) :
 						DEMOTE_FULL;
 	/* A slot of a copy in flight can be written, then dropped. */
 	*waits = got == DEMOTE_WAITS || (got != DEMOTE_DONE && areas_pay(c, dom) &&

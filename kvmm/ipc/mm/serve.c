@@ -27,7 +27,7 @@
 #include "kvmm/ipc/mm/mm.h"
 
 #define SERVE_BUDGET	16	/* requests of one client in one turn */
-#define RESULT_MAX	((u32)sizeof(struct kvmm_begin_res))	/* of other verbs than SEQ_LOOKUP */
+#define RESULT_MAX	((u32)sizeof(struct kvmm_lease_res))	/* of other verbs than SEQ_LOOKUP */
 #define LOOKUP_MAX	((u32)sizeof(struct kvmm_lookup_res))
 
 _Static_assert(CORE_MAX_BATCH * RESULT_MAX <= RESULT_BYTES / 2 &&

@@ -1,0 +1,492 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * lease.c - leases: content that was looked up stays for a while
+ *
+ * Between a lookup and the match for which it was made, cache may be dropped.  A
+ * lease prevents that: until its deadline the content that it holds is on some tier.
+ * It holds up no other sequence: it holds content on the lower tiers alone.  A block
+ * that only the device has is copied to the host pool, and is ordinary cache
+ * afterwards.  The leases of a domain hold at most lease_percent of the slots that
+ * the domain could have.
+ *
+ * Where no slot can be had, the lease ends before the block, and says why.  The blocks
+ * after it are kept as with KVMM_ADV_KEEP_UNTIL (advise.c): they are evicted last.
+ *
+ * A lease belongs to its client, ends with it, and takes one of its sequences and
+ * table pages.  Any client of the domain can
+ * open a sequence with the number of a lease (leases.c): it has the leased tokens, and
+ * is restored like a swapped sequence.
+ *
+ * Advice about a lease moves its content: WILLNEED brings it to the device, a few
+ * blocks at a time while no sequence of the domain waits for memory, and PAGEOUT
+ * takes cached blocks with a copy from the device.
+ */
+#include "kvmm/core/sched/sched.h"
+
+#define COPIES_MOST	1024u	/* copies in flight beside which a lease begins another */
+#define PROMOTE_MOST	32u	/* copies and reads in flight beside which one is begun */
+#define WORK_HOLD	32u	/* of a block that is held or moved, see core_work() */
+#define WORK_WALK	3u	/* of a step up the prefix index */
+
+/* ---- what a lease may hold ---- */
+
+/* Slots of one lower pool that a domain could have. */
+static u64 slots_of(const struct core *c, u32 dom, u32 pool)
+{
+	const struct kv_part *p = part_at(c, part_index(c, dom, pool));
+	u64 all;
+
+	if (!p->used || !core_pool(c, pool)->online)
+		return 0;
+	all = (u64)core_pool(c, pool)->nr_extents / p->span_extents * p->span_blocks;
+	return min(all, (u64)p->max_blocks);
+}
+
+/* Blocks that the domain's leases may hold beside those that they hold. */
+static u32 lease_room(const struct core *c, u32 dom)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u64 slots = 0;
+	u32 i;
+
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
+		slots += slots_of(c, dom, i);
+	slots = slots * core_cfg(c)->lease_percent / 100;
+	return slots > d->leased ? (u32)min(slots - d->leased, (u64)CORE_NONE - 1) : 0;
+}
+
+/* Printable ASCII without spaces, then zeros. */
+static bool label_is_sane(const char *label)
+{
+	u32 i = 0;
+
+	while (i < KVMM_LABEL_LEN && label[i] > ' ' && label[i] < 0x7f)
+		i++;
+	while (i < KVMM_LABEL_LEN && !label[i])
+		i++;
+	return i == KVMM_LABEL_LEN;
+}
+
+static int lease_check(const struct core *c, u32 client, const struct kv_domain *d,
+		       const struct kvmm_lease_arg *a)
+{
+	if (a->flags || a->resv0 || !a->ms || !a->len ||
+	    a->len % d->block_tokens || !label_is_sane(a->label))
+		return -EINVAL;
+	if (a->ms > core_cfg(c)->lease_ms)
+		return -ERANGE;
+	if (device_is_lost(c))
+		return -ENODEV;
+	return drain_of_client(c, client) ? -ESHUTDOWN : 0;
+}
+
+/* Can the content be held, whichever tier has it? */
+static bool ref_is_whole(const struct core *c, u32 ref)
+{
+	const struct kv_entry *e;
+
+	if (!(ref & REF_ENTRY))
+		return c->blocks[ref].state == BLK_SEALED ||
+		       c->blocks[ref].state == BLK_CACHED;
+	e = &c->entries_low[ref & ~REF_ENTRY];
+	return !(e->flags & ENTF_LOST) &&
+	       ((e->flags & ENTF_HOST) || e->dev != CORE_NONE ||
+		!area_stalled(c, e->area));
+}
+
+/*
+ * Collect the references of a prefix of @nr blocks in c->scratch, the first @most of
+ * them.  Return: those that can be held, from the beginning on; 0: it is not cached.
+ */
+static u32 prefix_refs(const struct core *c, u32 dom, const u64 *name, u32 nr, u32 most)
+{
+	u32 node = index_find_node(c, dom, name), i;
+
+	for (i = nr; i && node != CORE_NONE; node = c->nodes[node].parent)
+		if (--i < most)
+			c->scratch[i] = c->nodes[node].ref;
+	if (i || node != CORE_NONE)
+		return 0;
+	for (i = 0; i < min(nr, most) && ref_is_whole(c, c->scratch[i]); i++)
+		;
+	return i;
+}
+
+/* ---- making one ---- */
+
+/* The lower-tier entry of the reference's content; CORE_NONE: it needs a copy. */
+static u32 ref_entry(const struct core *c, u32 ref)
+{
+	u32 entry = ref & REF_ENTRY ? ref & ~REF_ENTRY : c->blocks[ref].entry;
+
+	return entry != CORE_NONE && entry_is_there(c, entry) ? entry : CORE_NONE;
+}
+
+/*
+ * Push the first @nr references of c->scratch to the table.  A block without a copy is
+ * mapped, so that nothing takes it until lease_hold() is done with it.
+ */
+static void lease_push(struct core *c, struct kv_seq *s, u32 nr)
+{
+	u32 i, ref, entry;
+	int err;
+
+	for (i = 0; i < nr; i++) {
+		ref = c->scratch[i];
+		entry = ref_entry(c, ref);
+		err = table_push(c, s, CORE_NONE);
+		KV_BUG_ON(err || (entry == CORE_NONE && (ref & REF_ENTRY)));
+		if (entry != CORE_NONE) {
+			table_set_entry(c, s, i, entry);
+			entry_get_ref(c, entry);
+		} else {
+			block_map(c, ref);
+			table_set(c, s, i, ref);
+		}
+	}
+	core_work(c, WORK_HOLD * nr);
+}
+
+/* Begin a copy of a mapped block.  Return: its entry; else a negative errno. */
+static s64 block_hold(struct core *c, u32 blk)
+{
+	const struct kv_block *b = &c->blocks[blk];
+	enum demote slot;
+	u32 entry;
+
+	if (b->entry != CORE_NONE)
+		return entry_is_there(c, b->entry) ? (s64)b->entry : -EAGAIN;
+	if (!host_part(c, b->domain)->used)
+		return -ENOSPC;
+	if (c->head->device || b->nr_copy || c->now < c->head->clean_after ||
+	    c->head->nr_copies >= COPIES_MOST)
+		return -EAGAIN;
+	if (!host_free(c, b->domain)) {
+		slot = demote_slot(c, b->domain, b->node);
+		if (slot != DEMOTE_DONE)
+			return slot == DEMOTE_WAITS ? -EAGAIN : -ENOSPC;
+	}
+	entry = entry_out(c, blk, 0);
+	return entry == CORE_NONE ? -ENOSPC : (s64)entry;
+}
+
+/*
+ * Copy the mapped blocks of the table down, from the beginning on.  They stay mapped,
+ * marked with BLKF_VISITED.  Return: table entries that are held; @reason: why not all.
+ */
+static u32 lease_hold(struct core *c, struct kv_seq *s, s32 *reason)
+{
+	u32 room = lease_room(c, s->domain), i, blk;
+	s64 entry;
+
+	for (i = 0; i < s->nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, s, i);
+
+		if (i == room) {
+			*reason = host_part(c, s->domain)->used ? -EDQUOT : -ENOSPC;
+			break;
+		}
+		if (pte_is_entry(pte))
+			continue;
+		blk = pte_block(pte);
+		entry = block_hold(c, blk);
+		if (entry < 0) {
+			*reason = (s32)entry;
+			break;
+		}
+		c->blocks[blk].flags |= BLKF_VISITED;
+		entry_get_ref(c, (u32)entry);
+		table_set_entry(c, s, i, (u32)entry);
+		core_crash(c, CORE_CRASH_lease_hold);
+	}
+	return i;
+}
+
+/* The blocks from @i on are evicted last.  Return: number of them. */
+static u32 lease_keep(struct core *c, const struct kv_seq *s, u32 i)
+{
+	u32 first = i, node;
+
+	for (; i < s->nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, s, i);
+
+		if (pte_is_entry(pte))
+			break;
+		node = index_node(c, pte_block(pte));
+		if (node == CORE_NONE || !lru_keep(c, node, s->until))
+			break;
+	}
+	return i - first;
+}
+
+/* From the end, so that in the cache children are older than parents. */
+static void lease_unmap(struct core *c, const struct kv_seq *s)
+{
+	u32 i, blk;
+
+	for (i = s->nr_blocks; i--;) {
+		blk = c->entries_low[pte_block(table_pte(c, s, i))].dev;
+		if (blk == CORE_NONE || !(c->blocks[blk].flags & BLKF_VISITED))
+			continue;
+		c->blocks[blk].flags &= (u8)~BLKF_VISITED;
+		block_unmap(c, blk);
+	}
+}
+
+/* The sequence is a lease from now on. */
+static void lease_begin(struct core *c, struct kv_seq *s, struct kvmm_lease_res *res)
+{
+	s->valid_len = s->nr_blocks * seq_domain(c, s)->block_tokens;
+	s->cover = s->valid_len;
+	s->prompt_len = s->valid_len;
+	s->flags |= SEQF_SWAPPED | SEQF_PAGEDOUT | SEQF_PREEMPTED | SEQF_MATCHED;
+	lease_enter(c, s);
+	core_crash(c, CORE_CRASH_seq_make);
+	s->state = KVMM_SEQ_SWAPPED;
+	core_crash(c, CORE_CRASH_seq_made);
+	seq_publish(c, s);
+	core_count(c, CORE_EV_seq_open, 1);
+	core_count(c, CORE_EV_lease, 1);
+	res->held = s->valid_len;
+	res->seq = seq_handle(c, s);
+	res->number = lease_number(c, s);
+	res->until = s->until;
+}
+
+/* Hold the first @nr references of c->scratch with the new sequence @s. */
+static int lease_make(struct core *c, struct kv_seq *s, u32 nr,
+		      struct kvmm_lease_res *res)
+{
+	u32 held, pages;
+
+	/* The client's largest sequence must still find pages. */
+	pages = table_pages(nr) + table_pages(domain_capacity(c, seq_domain(c, s)));
+	if (!table_has_pages(c, s, pages)) {
+		seq_unmake(c, s);
+		return -ENOSPC;
+	}
+	lease_push(c, s, nr);
+	held = lease_hold(c, s, &res->reason);
+	res->kept = lease_keep(c, s, held) * seq_domain(c, s)->block_tokens;
+	seq_unmap_from(c, s, held);
+	lease_unmap(c, s);
+	if (held) {
+		lease_begin(c, s, res);
+		return 0;
+	}
+	seq_unmake(c, s);
+	return res->reason;
+}
+
+/**
+ * seq_lease() - one entry of SEQ_LEASE
+ * @res: the answer, zeroed
+ *
+ * Return: 0: something is held; -EINVAL; -ERANGE: longer than lease_ms; -ENOENT: the
+ * prefix is not cached, or the cookie names none; -EDQUOT: the domain's leases hold all
+ * that they may; -ENOSPC: no slot on a lower tier, or the client has no sequence or
+ * table page left; -EAGAIN: a copy cannot begin now; -ENODEV; -ESHUTDOWN.
+ */
+int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
+	      struct kvmm_lease_res *res)
+{
+	const struct kvmm_open_arg open = { .prompt_len = a->len, .salt = a->salt };
+	u32 dom = c->clients[client].domain, nr;
+	const struct kv_domain *d = &c->domains[dom];
+	const u64 cookie[2] = { a->cookie[0], a->cookie[1] };
+	u64 root[2], name[2];
+	struct kv_seq *s;
+	int err = lease_check(c, client, d, a);
+
+	if (err)
+		return err;
+	index_root(c, d, a->salt, root);
+	cookie_read(c, d, root, cookie, a->len, name);
+	core_work(c, WORK_WALK * (a->len / d->block_tokens));
+	nr = prefix_refs(c, dom, name, a->len / d->block_tokens, domain_capacity(c, d));
+	if (!nr)
+		return -ENOENT;
+	s = seq_make(c, client, &open);
+	if (!s)
+		return -ENOSPC;
+	s->until = c->now + a->ms * 1000000ull;
+	memcpy(s->label, a->label, sizeof(s->label));
+	err = lease_make(c, s, nr, res);
+	core_count(c, CORE_EV_lease_refused, err != 0);
+	return err;
+}
+
+/* ---- advice ---- */
+
+/*
+ * Take the blocks from the device that have a copy, from the end on.  A block stays
+ * if a sequence maps it, or a block after it that the lease does not hold.
+ * Return: number of blocks.
+ */
+static u32 lease_demote(struct core *c, const struct kv_seq *s)
+{
+	u32 i, nr = 0, entry, blk;
+
+	core_work(c, WORK_HOLD * s->nr_blocks);
+	for (i = s->nr_blocks; i--;) {
+		entry = pte_block(table_pte(c, s, i));
+		blk = c->entries_low[entry].dev;
+		if (blk == CORE_NONE || c->blocks[blk].state != BLK_CACHED ||
+		    !entry_is_there(c, entry) ||
+		    index_kid_on_device(c, c->blocks[blk].node))
+			continue;
+		index_evict(c, blk);
+		nr++;
+	}
+	core_count(c, CORE_EV_lease_demote, nr);
+	return nr;
+}
+
+/* Blocks of the lease that are not on the device. */
+static u32 lease_lacks(const struct core *c, const struct kv_seq *s)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < s->nr_blocks; i++)
+		nr += c->entries_low[pte_block(table_pte(c, s, i))].dev == CORE_NONE;
+	return nr;
+}
+
+static int lease_renew(struct core *c, struct kv_seq *s, u64 until)
+{
+	if (until <= c->now)
+		return -EINVAL;
+	if (until - c->now > core_cfg(c)->lease_ms * 1000000ull)
+		return -ERANGE;
+	lease_set_until(c, s, until);
+	return 0;
+}
+
+/**
+ * lease_advise() - one entry of SEQ_ADVISE for a lease
+ * @tokens: takes the tokens that move
+ *
+ * COLD and DONTNEED take effect when the lease ends, as for a sequence.
+ * Return: 0; -EINVAL; -ERANGE: a deadline further away than lease_ms; -EOPNOTSUPP.
+ */
+int lease_advise(struct core *c, struct kv_seq *s, const struct kvmm_advise_arg *a,
+		 u32 *tokens)
+{
+	u32 bt = seq_domain(c, s)->block_tokens;
+
+	if (a->advice == KVMM_ADV_RETAIN)
+		return -EOPNOTSUPP;
+	if (a->retain || (a->value && a->advice != KVMM_ADV_KEEP_UNTIL))
+		return -EINVAL;
+	switch (a->advice) {
+	case KVMM_ADV_KEEP_UNTIL:
+		return lease_renew(c, s, a->value);
+	case KVMM_ADV_PAGEOUT:
+		lease_stop_promote(c, s);
+		*tokens = lease_demote(c, s) * bt;
+		return 0;
+	case KVMM_ADV_WILLNEED:
+		*tokens = lease_lacks(c, s) * bt;
+		lease_promote(c, s);
+		return 0;
+	case KVMM_ADV_COLD:
+	case KVMM_ADV_DONTNEED:
+		advise_retention(s, a->advice, 0);
+		return 0;
+	}
+	return -EINVAL;
+}
+
+/* ---- in the background ---- */
+
+/**
+ * leases_expire() - end the leases whose deadline has passed
+ */
+void leases_expire(struct core *c)
+{
+	while (c->head->nr_leases && c->work < core_cfg(c)->event_work) {
+		struct kv_seq *s = &c->seqs[c->leases[0]];
+
+		if (s->until > c->now)
+			return;
+		core_work(c, WORK_HOLD * s->nr_blocks);
+		seq_close_now(c, s);
+		core_count(c, CORE_EV_lease_expired, 1);
+	}
+}
+
+/* Make room for one block of promoted content.  Return: whether there is some. */
+static bool promote_room(struct core *c, const struct kv_seq *s)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	u32 want = wmark_min(d) + 1;
+
+	if (d->nr_waiting || d->nr_marked || want > domain_capacity(c, d) / 2)
+		return false;
+	if (domain_slack(d) < want && !d->dev.pending_spans &&
+	    extents_can_be_made(c) && (u64)domain_used(d) + d->dev.reserved + want <=
+	    min(d->dev.max_blocks, d->high_blocks))
+		(void)extent_run_take(c, s->domain);
+	return !d->dev.pending_spans && room_evict(c, s->domain, want) == ROOM_NOW;
+}
+
+/* Has no block of the device the content, and can it be copied or read? */
+static bool can_promote(const struct core *c, const struct kv_entry *e)
+{
+	if (e->dev != CORE_NONE || (e->flags & ENTF_LOST))
+		return false;
+	return (e->flags & ENTF_HOST) || !area_stalled(c, e->area);
+}
+
+/* Is there a host slot for the content, or can one be had? */
+static bool promote_slot(struct core *c, const struct kv_entry *e)
+{
+	bool waits;
+
+	return (e->flags & ENTF_HOST) || e->io == ENT_READ ||
+	       host_free(c, e->domain) || demote_room(c, e->domain, 1, &waits);
+}
+
+/* Promote one more block.  Return: false: none can be promoted now. */
+static bool promote_next(struct core *c, struct kv_seq *s)
+{
+	u32 entry = pte_block(table_pte(c, s, s->promote_at)), blk;
+	const struct kv_entry *e = &c->entries_low[entry];
+
+	if (!can_promote(c, e)) {
+		s->promote_at++;
+		return true;
+	}
+	/* Each makes room at the cost of the other's content, so look again. */
+	if (!promote_room(c, s) || !promote_slot(c, e) || !can_promote(c, e) ||
+	    domain_slack(seq_domain(c, s)) <= wmark_min(seq_domain(c, s)))
+		return false;
+	blk = block_alloc(c, s->domain, s->client);
+	if (blk == CORE_NONE)
+		return false;
+	entry_fill(c, entry, blk);
+	core_count(c, CORE_EV_lease_promote, 1);
+	s->promote_at++;
+	return true;
+}
+
+/**
+ * leases_background() - go on with the promotion of leased content
+ *
+ * On a tick, and when a copy or a transfer has ended.
+ */
+void leases_background(struct core *c)
+{
+	u32 i = c->head->promote_head, next;
+
+	for (; i != CORE_NONE && !c->head->device; i = next) {
+		struct kv_seq *s = &c->seqs[i];
+
+		next = s->next;
+		while (s->promote_at < s->nr_blocks && c->head->nr_copies +
+		       c->head->nr_ios < PROMOTE_MOST && promote_next(c, s))
+			core_work(c, WORK_HOLD);
+		if (s->promote_at == s->nr_blocks)
+			lease_stop_promote(c, s);
+	}
+}
