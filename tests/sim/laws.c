@@ -145,7 +145,7 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 		    core_seq_state_name(st->state));
 		LAW(w, !fork || st->state == KVMM_SEQ_WAITING ||
 		    st->state == KVMM_SEQ_READY || laws_promise_kept(w) ||
-		    lease_begins(w, cl, slot),
+		    cl->unbound || lease_begins(w, cl, slot),
 		    "client %u: sequence %u was preempted when it was made",
 		    cl->id, slot);
 		check_loss(w, cl, slot, was, st);

@@ -302,10 +302,10 @@ int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
 		return err;
 	index_root(c, d, a->salt, root);
 	cookie_read(c, d, root, cookie, a->len, name);
-	core_work(c, WORK_WALK * (a->len / d->block_tokens));
 	nr = prefix_refs(c, dom, name, a->len / d->block_tokens, domain_capacity(c, d));
 	if (!nr)
 		return -ENOENT;
+	core_work(c, WORK_WALK * (a->len / d->block_tokens));
 	s = seq_make(c, client, &open);
 	if (!s)
 		return -ENOSPC;
@@ -401,10 +401,15 @@ int lease_advise(struct core *c, struct kv_seq *s, const struct kvmm_advise_arg 
 
 /**
  * leases_expire() - end the leases whose deadline has passed
+ *
+ * One at least; an event that has done a lot leaves the others to the next tick.
  */
 void leases_expire(struct core *c)
 {
-	while (c->head->nr_leases && c->work < core_cfg(c)->event_work) {
+	u32 n;
+
+	for (n = 0; c->head->nr_leases &&
+	     (!n || c->work < core_cfg(c)->event_work); n++) {
 		struct kv_seq *s = &c->seqs[c->leases[0]];
 
 		if (s->until > c->now)
