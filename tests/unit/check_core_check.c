@@ -99,7 +99,7 @@ SPOIL(lru_no_class, c->nodes[sealed->node].retain = RETAIN_NR)
 SPOIL(lru_busy, c->lrus[0].busy ^= BIT_ULL(RETAIN_HIGH * LRU_NR_TIERS))
 SPOIL(lru_nr, c->lrus[0].nr[0]++)
 SPOIL(lru_kept, c->lrus[0].nr_kept++)
-SPOIL(lru_lease, c->lrus[0].lease[3].nr++)
+SPOIL(lru_term, c->lrus[0].term[3].nr++)
 SPOIL(node_ref, c->nodes[cached->node].ref = blk_of(sealed))
 SPOIL(node_parent, c->nodes[cached->node].parent = sealed->node)
 SPOIL(node_lost, c->nodes[cached->node].ref = CORE_NONE)
@@ -157,7 +157,7 @@ static const struct {
 	CASE(growth), CASE(waiting), CASE(marked), CASE(cover), CASE(nr_blocks),
 	CASE(valid), CASE(seq_state), CASE(family), CASE(nr_steps), CASE(lru),
 	CASE(lru_list), CASE(lru_tail), CASE(lru_used), CASE(lru_tier),
-	CASE(lru_nr), CASE(lru_kept), CASE(lru_lease), CASE(lru_kind),
+	CASE(lru_nr), CASE(lru_kept), CASE(lru_term), CASE(lru_kind),
 	CASE(lru_class), CASE(lru_no_class), CASE(lru_busy), CASE(node_ref),
 	CASE(node_parent), CASE(node_lost),
 	CASE(node_kid), CASE(node_circle), CASE(node_free),

@@ -103,12 +103,12 @@ static void advise(u64 seq, u32 advice, u64 value)
 	ck_assert_int_eq(sh_seq_res(0), 0);
 }
 
-/* @_i 0: a lease stays; 1: a cold name stays cold, and is evicted first. */
+/* @_i 0: a term stays; 1: a cold name stays cold, and is evicted first. */
 START_TEST(test_advice_stays)
 {
 	u64 seq = sh_ready(cl, 16, 0, 1000);
 	const struct kv_node *n;
-	u32 lease, hits, interval;
+	u32 term, hits, interval;
 
 	sh_compute(cl, seq, 0, 16, 1000);
 	advise(seq, _i ? KVMM_ADV_COLD : KVMM_ADV_KEEP_UNTIL,
@@ -116,13 +116,13 @@ START_TEST(test_advice_stays)
 	ck_assert_int_eq(sh_close(cl, seq), 0);
 	cache(1, 2000);
 	n = &c->nodes[c->blocks[block_of(1000, 0)].node];
-	lease = n->lease;
+	term = n->term;
 	hits = n->hits;
 	interval = n->interval;
-	ck_assert_uint_ne(lease, LEASE_NONE);
-	ck_assert_int_eq(lease == LEASE_COLD, _i);
+	ck_assert_uint_ne(term, TERM_NONE);
+	ck_assert_int_eq(term == TERM_COLD, _i);
 	ck_assert_uint_eq(look(16, 1000), 16);
-	ck_assert_uint_eq(n->lease, lease);
+	ck_assert_uint_eq(n->term, term);
 	ck_assert_uint_eq(n->hits, hits);
 	ck_assert_uint_eq(n->interval, interval);
 	ck_assert_uint_eq(evicted(), _i ? 1000 : 2000);
@@ -155,8 +155,8 @@ static void scrub(void *base)
 	memset(l->list, 0, sizeof(l->list));
 	memset(l->used, 0, sizeof(l->used));
 	memset(&l->inner, 0, sizeof(l->inner));
-	for (i = 0; i < LRU_NR_LEASES; i++)
-		memset(&l->lease[i].list, 0, sizeof(l->lease[i].list));
+	for (i = 0; i < LRU_NR_TERMS; i++)
+		memset(&l->term[i].list, 0, sizeof(l->term[i].list));
 	p->lru_head = p->lru_tail = p->write_next = 0;
 	client->last_number = 0;
 	for (i = CORE_EV_lookup; i <= CORE_EV_lookup_moving_tokens; i++)

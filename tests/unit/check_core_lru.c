@@ -560,27 +560,27 @@ START_TEST(test_keep_share)
 }
 END_TEST
 
-/* With more times than leases the last prompts are not kept. */
-START_TEST(test_leases)
+/* With more times than terms the last prompts are not kept. */
+START_TEST(test_terms)
 {
 	u32 i, kept = 0;
 
 	sh_stop();
-	start(2 * LRU_NR_LEASES);
-	for (i = 0; i < LRU_NR_LEASES + 2; i++)
+	start(2 * LRU_NR_TERMS);
+	for (i = 0; i < LRU_NR_TERMS + 2; i++)
 		use_advised(1, i * 1024, KVMM_ADV_KEEP_UNTIL,
 			    sh.now + (1000 + i) * MS);
-	ck_assert_uint_eq(c->lrus[0].nr_kept, LRU_NR_LEASES);
-	/* A longer lease replaces a shorter one, and not the other way round. */
+	ck_assert_uint_eq(c->lrus[0].nr_kept, LRU_NR_TERMS);
+	/* A longer term replaces a shorter one, and not the other way round. */
 	use_advised(1, 0, KVMM_ADV_KEEP_UNTIL, sh.now + 1001 * MS);
 	use_advised(1, 1024, KVMM_ADV_KEEP_UNTIL, sh.now + 1 * MS);
-	for (i = 0; i < LRU_NR_LEASES; i++)
-		kept += c->lrus[0].lease[i].nr;
-	ck_assert_uint_eq(kept, LRU_NR_LEASES);
-	ck_assert_uint_eq(node_of(0)->lease, node_of(1024)->lease);
-	/* A use after its time ends a lease. */
+	for (i = 0; i < LRU_NR_TERMS; i++)
+		kept += c->lrus[0].term[i].nr;
+	ck_assert_uint_eq(kept, LRU_NR_TERMS);
+	ck_assert_uint_eq(node_of(0)->term, node_of(1024)->term);
+	/* A use after its time ends a term. */
 	sh_tick(5000);
-	for (i = 0; i < LRU_NR_LEASES; i++)
+	for (i = 0; i < LRU_NR_TERMS; i++)
 		ck_assert_uint_eq(use(1, i * 1024), 1);
 	ck_assert_uint_eq(c->lrus[0].nr_kept, 0);
 }
@@ -788,7 +788,7 @@ static Suite *suite(void)
 	tcase_add_test(t, test_cold);
 	tcase_add_test(t, test_keep_until);
 	tcase_add_test(t, test_keep_share);
-	tcase_add_test(t, test_leases);
+	tcase_add_test(t, test_terms);
 	tcase_add_test(t, test_prior);
 	tcase_add_test(t, test_learning);
 	tcase_add_test(t, test_view);

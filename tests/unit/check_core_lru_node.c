@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_core_lru_node.c - history, class and lease of one name, exactly
+ * check_core_lru_node.c - history, class and term of one name, exactly
  *
  * The tests call lru.c itself, with nodes that they make: node i belongs to block
  * i, is on no list, and its name is never sampled for a ghost.
@@ -189,87 +189,87 @@ START_TEST(test_class_by_advice)
 }
 END_TEST
 
-/* ---- leases ---- */
+/* ---- terms ---- */
 
-START_TEST(test_lease)
+START_TEST(test_term)
 {
 	struct kv_node *n = node(0, 0), *m = node(1, 0);
 	u64 until = c->now + 100;
 
 	ck_assert(lru_keep(c, 0, until));
 	ck_assert(lru_keep(c, 1, until));
-	ck_assert_uint_eq(n->lease, m->lease);
-	ck_assert_uint_eq(l->lease[n->lease - 1].nr, 2);
-	ck_assert_uint_eq(l->lease[n->lease - 1].until, until);
+	ck_assert_uint_eq(n->term, m->term);
+	ck_assert_uint_eq(l->term[n->term - 1].nr, 2);
+	ck_assert_uint_eq(l->term[n->term - 1].until, until);
 	ck_assert_uint_eq(l->nr_kept, 2);
 	/* A shorter or equal one changes nothing, a longer one is another. */
 	ck_assert(lru_keep(c, 0, until - 1));
 	ck_assert(lru_keep(c, 0, until));
 	ck_assert_uint_eq(l->nr_kept, 2);
 	ck_assert(lru_keep(c, 0, until + 1));
-	ck_assert_uint_ne(n->lease, m->lease);
-	ck_assert_uint_eq(l->lease[n->lease - 1].until, until + 1);
-	ck_assert_uint_eq(l->lease[m->lease - 1].nr, 1);
+	ck_assert_uint_ne(n->term, m->term);
+	ck_assert_uint_eq(l->term[n->term - 1].until, until + 1);
+	ck_assert_uint_eq(l->term[m->term - 1].nr, 1);
 	ck_assert_uint_eq(l->nr_kept, 2);
-	/* A use ends a lease whose time is over, no other one. */
+	/* A use ends a term whose time is over, no other one. */
 	c->now = until;
 	lru_hit(c, 0, 0);
 	lru_hit(c, 1, 0);
-	ck_assert_uint_ne(n->lease, LEASE_NONE);
-	ck_assert_uint_eq(m->lease, LEASE_NONE);
+	ck_assert_uint_ne(n->term, TERM_NONE);
+	ck_assert_uint_eq(m->term, TERM_NONE);
 	ck_assert_uint_eq(l->nr_kept, 1);
 	lru_leave(c, 0);
 	ck_assert_uint_eq(l->nr_kept, 0);
-	ck_assert_uint_eq(n->lease, LEASE_NONE);
+	ck_assert_uint_eq(n->term, TERM_NONE);
 }
 END_TEST
 
 /* Sixteen times at once; a quarter of the domain. */
-START_TEST(test_most_leases)
+START_TEST(test_most_terms)
 {
 	u32 i;
 
-	for (i = 0; i < LRU_NR_LEASES; i++) {
+	for (i = 0; i < LRU_NR_TERMS; i++) {
 		(void)node(i, 0);
 		ck_assert(lru_keep(c, i, c->now + 100 + i));
 	}
 	ck_assert_uint_eq(l->nr_kept, BLOCKS / LRU_KEEP_SHARE);
 	(void)node(20, 0);
 	ck_assert(!lru_keep(c, 20, c->now + 100));
-	ck_assert_uint_eq(c->nodes[20].lease, LEASE_NONE);
+	ck_assert_uint_eq(c->nodes[20].term, TERM_NONE);
 	lru_leave(c, 3);
 	ck_assert(lru_keep(c, 20, c->now + 100));
 	(void)node(21, 0);
 	ck_assert(!lru_keep(c, 21, c->now + 100));
 	ck_assert_uint_eq(l->nr_kept, BLOCKS / LRU_KEEP_SHARE);
-	/* A name with a lease may have a longer one. */
+	/* A name with a term may have a longer one. */
 	ck_assert(lru_keep(c, 20, c->now + 900));
 	ck_assert_uint_eq(l->nr_kept, BLOCKS / LRU_KEEP_SHARE);
 }
 END_TEST
 
 /* All sixteen times are in use: there is none for another time. */
-START_TEST(test_no_lease_left)
+START_TEST(test_no_term_left)
 {
 	u32 i;
 
 	l->step = 1;
-	for (i = 0; i < LRU_NR_LEASES; i++) {
-		l->lease[i].nr = 1;
-		l->lease[i].until = 1000 + i;
+	for (i = 0; i < LRU_NR_TERMS; i++) {
+		l->term[i].nr = 1;
+		l->term[i].until = 1000 + i;
 	}
 	(void)node(0, 0);
 	ck_assert(!lru_keep(c, 0, 999));
-	ck_assert(!lru_keep(c, 0, 1000 + LRU_NR_LEASES));
-	ck_assert(lru_keep(c, 0, 1000 + LRU_NR_LEASES - 1));
-	ck_assert_uint_eq(c->nodes[0].lease, LRU_NR_LEASES);
+	ck_assert(!lru_keep(c, 0, 1000 + LRU_NR_TERMS));
+	ck_assert(lru_keep(c, 0, 1000 + LRU_NR_TERMS - 1));
+	ck_assert_uint_eq(c->nodes[0].term, LRU_NR_TERMS);
 	(void)node(1, 0);
 	ck_assert(lru_keep(c, 1, 1000));
-	ck_assert_uint_eq(c->nodes[1].lease, 1);
+	ck_assert_uint_eq(c->nodes[1].term, 1);
 }
 END_TEST
 
-/* A cold name has no lease and the lowest class, and nothing is learned from it. */
+/* A cold name has no term and the lowest class, and nothing is learned from it. */
 START_TEST(test_cold)
 {
 	struct kv_node *n = node(0, 10);
@@ -278,7 +278,7 @@ START_TEST(test_cold)
 	n->lower = 2;
 	ck_assert(lru_keep(c, 0, c->now + 100));
 	lru_chill(c, 0);
-	ck_assert_uint_eq(n->lease, LEASE_COLD);
+	ck_assert_uint_eq(n->term, TERM_COLD);
 	ck_assert_uint_eq(n->retain, RETAIN_LOW);
 	ck_assert_uint_eq(n->lower, 0);
 	ck_assert_uint_eq(l->nr_kept, 0);
@@ -286,7 +286,7 @@ START_TEST(test_cold)
 	ck_assert_uint_eq(l->enter[0][0], 0);
 	/* A use ends it; it counts in the history, not in the rates. */
 	lru_hit(c, 0, 0);
-	ck_assert_uint_eq(n->lease, LEASE_NONE);
+	ck_assert_uint_eq(n->term, TERM_NONE);
 	ck_assert_uint_eq(n->hits, 1);
 	ck_assert_uint_eq(l->enter[0][0], 0);
 }
@@ -343,9 +343,9 @@ int main(void)
 	tcase_add_test(tc, test_hit);
 	tcase_add_loop_test(tc, test_class_of_a_user, 0, 9);
 	tcase_add_test(tc, test_class_by_advice);
-	tcase_add_test(tc, test_lease);
-	tcase_add_test(tc, test_most_leases);
-	tcase_add_test(tc, test_no_lease_left);
+	tcase_add_test(tc, test_term);
+	tcase_add_test(tc, test_most_terms);
+	tcase_add_test(tc, test_no_term_left);
 	tcase_add_test(tc, test_cold);
 	tcase_add_test(tc, test_leave);
 	tcase_add_test(tc, test_view_of_tiers);

@@ -218,8 +218,8 @@ START_TEST(test_domains)
 	refused("clock of the cache", l->min_gen,
 		(u32)(l->clock >> 16) - LRU_NR_GENS);
 	refused("cache of domain", l->inner.head, s->nr_blocks);
-	refused("cache of domain", l->lease[0].list.head, s->nr_blocks);
-	refused("cache of domain", l->lease[LRU_NR_LEASES - 1].list.head, s->nr_blocks);
+	refused("cache of domain", l->term[0].list.head, s->nr_blocks);
+	refused("cache of domain", l->term[LRU_NR_TERMS - 1].list.head, s->nr_blocks);
 	refused("cache of domain", l->list[0][0].head, s->nr_blocks);
 	refused("cache of domain", l->list[LRU_NR_KINDS - 1][LRU_NR_GENS - 1].head,
 		s->nr_blocks);
@@ -344,7 +344,7 @@ START_TEST(test_nodes)
 	refused("links of node", n->kid, s->nr_nodes);
 	refused("class of node", n->retain, RETAIN_NR);
 	refused("class of node", n->flags, 3);
-	refused("class of node", n->lease, LRU_NR_LEASES + 1);
+	refused("class of node", n->term, LRU_NR_TERMS + 1);
 	n->hits = 0;
 	refused("class of node", n->interval, LRU_TIER_FOUND);
 	refused("age of node", n->stamp, lru_units(&c->lrus[0]) + 1);

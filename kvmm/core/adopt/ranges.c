@@ -150,8 +150,8 @@ static void lru_ranges(struct walk *w, u32 dom)
 	must(w, "clock of the cache of domain", dom, l->step &&
 	     (u32)(l->clock >> 16) - l->min_gen < LRU_NR_GENS);
 	below_or_none(w, "cache of domain", dom, l->inner.head, nr);
-	for (i = 0; i < LRU_NR_LEASES; i++)
-		below_or_none(w, "cache of domain", dom, l->lease[i].list.head,
+	for (i = 0; i < LRU_NR_TERMS; i++)
+		below_or_none(w, "cache of domain", dom, l->term[i].list.head,
 			      nr);
 	for (i = 0; i < LRU_NR_KINDS * LRU_NR_GENS; i++)
 		below_or_none(w, "cache of domain", dom, list[i].head, nr);
@@ -379,7 +379,7 @@ static void node_ranges(struct walk *w, u32 i)
 	     (n->parent == CORE_NONE || is_name(c, n->parent)) &&
 	     (n->kid == CORE_NONE || is_name(c, n->kid)));
 	must(w, "class of node", i, n->retain < RETAIN_NR && n->flags < 3 &&
-	     (n->lease <= LRU_NR_LEASES || n->lease == LEASE_COLD) &&
+	     (n->term <= LRU_NR_TERMS || n->term == TERM_COLD) &&
 	     (n->hits || n->interval < LRU_TIER_FOUND));
 	if (dom == CORE_NONE)
 		return;

@@ -259,7 +259,7 @@ static void node_reset(struct core *c, u32 i)
 	n->flags = 0;
 	n->stamp = 0;
 	n->lower = 0;
-	n->lease = LEASE_NONE;
+	n->term = TERM_NONE;
 	if (n->retain >= RETAIN_NR)
 		n->retain = RETAIN_NORMAL;
 	if (!n->hits)

@@ -31,7 +31,7 @@ struct core;
  *            of the number of tokens that came in with it
  * @retain:   its retention class, RETAIN_*
  * @lower:    uses by lower classes since the last use by this class or a higher
- * @lease:    number of its lease, from 1; LEASE_NONE; LEASE_COLD
+ * @term:     number of its term, from 1; TERM_NONE; TERM_COLD
  */
 struct kv_node {
 	u32	parent;
@@ -46,7 +46,7 @@ struct kv_node {
 	u8	interval;
 	u8	flags : 3;
 	u8	asked : 5;
-	u8	lease;
+	u8	term;
 };
 static_assert(LRU_NR_AGES <= 32, "kv_node.asked has five bits");
 static_assert(sizeof(struct kv_node) == 28, "with a block's 76 bytes");
@@ -105,17 +105,17 @@ struct kv_lru_list {
 	u32	tail;
 };
 
-#define LRU_NR_LEASES	16u	/* different times of leases in a domain */
-#define LEASE_NONE	0u
-#define LEASE_COLD	0xffu	/* by advice the name has no value */
+#define LRU_NR_TERMS	16u	/* different ends of terms in a domain */
+#define TERM_NONE	0u
+#define TERM_COLD	0xffu	/* by advice the name has no value */
 
 /**
- * struct kv_lease - names that are kept until a certain time
+ * struct kv_term - names that are kept until a certain time
  * @until: ns
- * @nr:    names with this lease, cached or not; 0: the lease is unused
+ * @nr:    names with this term, cached or not; 0: the term is unused
  * @list:  cached blocks among them that could be evicted
  */
-struct kv_lease {
+struct kv_term {
 	u64			until;
 	u32			nr;
 	struct kv_lru_list	list;
@@ -146,7 +146,7 @@ struct kv_told {
  * @step:    2^20 / blocks that the domain could have
  * @min_gen: oldest generation
  * @nr_in:   blocks entered since @value was last computed
- * @nr_kept: names with a lease, at most 1/LRU_KEEP_SHARE of the domain
+ * @nr_kept: names with a term, at most 1/LRU_KEEP_SHARE of the domain
  * @inner:   cached blocks with children on the device
  * @busy:    bit set of the kinds (class and tier) that have blocks
  * @used:    for each kind, generations that have blocks: bit (generation % 64)
@@ -162,7 +162,7 @@ struct kv_lru {
 	u32	nr_kept;
 	struct kv_told told;
 	struct kv_lru_list inner;
-	struct kv_lease lease[LRU_NR_LEASES];
+	struct kv_term term[LRU_NR_TERMS];
 	u64	busy;
 	u64	used[LRU_NR_KINDS];
 	u32	nr[LRU_NR_KINDS];

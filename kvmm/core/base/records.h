@@ -677,7 +677,7 @@ struct kv_taken {
  * @fill_prev, @fill_next: list of the sequences that wait for this entry
  * @known_len:  tokens that it computed although the index had had them before
  * @keep_until: by advice: time until which blocks that it leaves to the cache
- *              have a lease; 0: they have none
+ *              are evicted last; 0: no such time
  * @end:        end of the positions that each open step covers, by the place of
  *              the step in the client's ring
  * @trimmed:    table indices below it were trimmed: they name no block

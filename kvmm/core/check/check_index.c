@@ -130,26 +130,26 @@ static u32 walk_kind(struct walk *w, u32 dom, u32 k)
 	return n;
 }
 
-/* Count the names that have a lease. */
-static void walk_leases(struct walk *w, u32 dom)
+/* Count the names that have a term. */
+static void walk_terms(struct walk *w, u32 dom)
 {
 	const struct core *c = w->c;
 	const struct kv_lru *l = &c->lrus[dom];
-	u32 nr[LRU_NR_LEASES] = { 0 };
+	u32 nr[LRU_NR_TERMS] = { 0 };
 	u32 i, sum = 0;
 
 	for (i = 0; i < core_sizes(c)->nr_nodes; i++) {
 		const struct kv_node *n = &c->nodes[i];
 
 		if (n->ref == CORE_NONE || index_domain(c, n->ref) != dom ||
-		    n->lease == LEASE_NONE || n->lease == LEASE_COLD)
+		    n->term == TERM_NONE || n->term == TERM_COLD)
 			continue;
-		nr[(n->lease - 1) % LRU_NR_LEASES]++;
+		nr[(n->term - 1) % LRU_NR_TERMS]++;
 		sum++;
 	}
-	for (i = 0; i < LRU_NR_LEASES; i++)
-		expect(w, "lru", "names of lease", i, l->lease[i].nr, nr[i]);
-	expect(w, "lru", "names with leases of domain", dom, l->nr_kept, sum);
+	for (i = 0; i < LRU_NR_TERMS; i++)
+		expect(w, "lru", "names of term", i, l->term[i].nr, nr[i]);
+	expect(w, "lru", "names with terms of domain", dom, l->nr_kept, sum);
 }
 
 /* Each cached block is on a list, and the bit sets of the lists are right. */
@@ -159,13 +159,13 @@ void check_lru(struct walk *w, u32 dom)
 	const struct kv_lru *l = &c->lrus[dom];
 	u32 n = walk_cached(w, dom, &l->inner, NODEF_INNER), k;
 
-	for (k = 0; k < LRU_NR_LEASES; k++)
-		n += walk_cached(w, dom, &l->lease[k].list, NODEF_LEAF);
+	for (k = 0; k < LRU_NR_TERMS; k++)
+		n += walk_cached(w, dom, &l->term[k].list, NODEF_LEAF);
 	for (k = 0; k < LRU_NR_KINDS; k++)
 		n += walk_kind(w, dom, k);
 	expect(w, "lru", "lists of domain", dom, n,
 	       c->domains[dom].dev.nr[BLK_CACHED]);
-	walk_leases(w, dom);
+	walk_terms(w, dom);
 	if (n)
 		expect(w, "lru", "a next one in domain", dom,
 		       lru_next(c, dom) != CORE_NONE, 1);

@@ -62,15 +62,16 @@
  * oldest candidate of each kind.  So it looks at 16 blocks for each class in
  * use, however large the cache is.
  *
- * Advice (advise.c).  A name can have a lease.  Then it is on the list of the
- * lease, and is no candidate until the lease ends, unless nothing else is left.
- * Leases together cover at most a fixed part of a domain.  A name can be cold:
+ * Advice (advise.c).  A name can have a term, which ends at a certain time.  Then it is
+ * on the list of the term, and is no candidate until the term ends, unless nothing
+ * else is left.
+ * Terms together cover at most a fixed part of a domain.  A name can be cold:
  * then it has the highest age from the start.
  *
  * Invariants (check.c verifies them):
  *  - a block is on exactly one list if it is CACHED, else on none;
  *  - a block with children on the device is on the list of inner blocks; any
- *    other is on the list of its lease, else of its kind and generation;
+ *    other is on the list of its term, else of its kind and generation;
  *  - if a domain has a cached block, lru_next() names one.  Inner blocks are
  *    evicted when no leaf is left.  That can only be where sequences hold other
  *    copies of the same content.
@@ -217,15 +218,15 @@ static void lru_tick(struct core *c, struct kv_lru *l)
 	lru_learn(l, true);
 }
 
-static bool node_lease(const struct kv_node *n)
+static bool node_term(const struct kv_node *n)
 {
-	return n->lease != LEASE_NONE && n->lease != LEASE_COLD;
+	return n->term != TERM_NONE && n->term != TERM_COLD;
 }
 
 /* Is the block on, or to be put on, the list of a generation? */
 static bool node_in_gen(const struct kv_node *n)
 {
-	return (n->flags & NODEF_LEAF) && !node_lease(n);
+	return (n->flags & NODEF_LEAF) && !node_term(n);
 }
 
 static inline struct kv_lru_list *list_of(struct kv_lru *l,
@@ -233,8 +234,8 @@ static inline struct kv_lru_list *list_of(struct kv_lru *l,
 {
 	if (n->flags & NODEF_INNER)
 		return &l->inner;
-	if (node_lease(n))
-		return &l->lease[n->lease - 1].list;
+	if (node_term(n))
+		return &l->term[n->term - 1].list;
 	return gen_list(l, node_kind(n), node_gen(l, n));
 }
 
@@ -297,7 +298,7 @@ void lru_add(struct core *c, u32 blk)
 	KV_BUG_ON(n->flags || n->ref != blk);
 	n->stamp = lru_units(&c->lrus[c->blocks[blk].domain]);
 	n->asked = 0;
-	if (n->lease == LEASE_COLD)
+	if (n->term == TERM_COLD)
 		n->stamp -= min(n->stamp, COLD_AGE);
 	list_put(c, blk, false);
 }
@@ -306,7 +307,7 @@ void lru_add(struct core *c, u32 blk)
  * lru_touch() - a name was asked for, but not used
  *
  * A cached block becomes the youngest of its list, as if its last mapping were gone
- * now: it stays on the list of its lease, and a cold one stays cold.  It is no hit, so
+ * now: it stays on the list of its term, and a cold one stays cold.  It is no hit, so
  * nothing is learned, and the age that the next hit learns goes on (kv_node.asked).  A
  * block that is mapped needs nothing: it gets its stamp when its last mapping is gone,
  * and until then lru_hit() needs the time of its last use.
@@ -322,7 +323,7 @@ void lru_touch(struct core *c, u32 node)
 				     &c->nodes[node]));
 	lru_del(c, blk);
 	lru_add(c, blk);
-	if (c->nodes[node].lease != LEASE_COLD)
+	if (c->nodes[node].term != TERM_COLD)
 		c->nodes[node].asked = age & 31;
 }
 
@@ -340,39 +341,39 @@ void lru_settle(struct core *c, u32 node)
 
 /* ---- advice ---- */
 
-static void lease_put(struct kv_lru *l, struct kv_node *n)
+static void term_put(struct kv_lru *l, struct kv_node *n)
 {
-	if (node_lease(n)) {
-		KV_BUG_ON(n->lease > LRU_NR_LEASES || !l->nr_kept);
-		KV_BUG_ON(!l->lease[n->lease - 1].nr);
-		l->lease[n->lease - 1].nr--;
+	if (node_term(n)) {
+		KV_BUG_ON(n->term > LRU_NR_TERMS || !l->nr_kept);
+		KV_BUG_ON(!l->term[n->term - 1].nr);
+		l->term[n->term - 1].nr--;
 		l->nr_kept--;
 	}
-	n->lease = LEASE_NONE;
+	n->term = TERM_NONE;
 }
 
-/* A lease until @until, or an unused one; LRU_NR_LEASES: there is none. */
-static u32 lease_find(const struct kv_lru *l, u64 until)
+/* A term until @until, or an unused one; LRU_NR_TERMS: there is none. */
+static u32 term_find(const struct kv_lru *l, u64 until)
 {
-	u32 i, unused = LRU_NR_LEASES;
+	u32 i, unused = LRU_NR_TERMS;
 
-	for (i = 0; i < LRU_NR_LEASES; i++) {
-		if (l->lease[i].nr && l->lease[i].until == until)
+	for (i = 0; i < LRU_NR_TERMS; i++) {
+		if (l->term[i].nr && l->term[i].until == until)
 			return i;
-		if (!l->lease[i].nr)
+		if (!l->term[i].nr)
 			unused = i;
 	}
 	return unused;
 }
 
 /**
- * lru_keep() - give a name that is in use a lease
- * @until: end of the lease, in ns
+ * lru_keep() - give a name that is in use a term
+ * @until: end of the term, in ns
  *
  * The prefixes of a name cannot be evicted before it, so the caller gives them
- * leases, too.  Then the number of leases counts all kept blocks, and is at most
+ * terms, too.  Then the number of terms counts all kept blocks, and is at most
  * a fixed part of the domain.
- * Return: whether the name has a lease until then or longer.
+ * Return: whether the name has a term until then or longer.
  */
 bool lru_keep(struct core *c, u32 node, u64 until)
 {
@@ -381,18 +382,18 @@ bool lru_keep(struct core *c, u32 node, u64 until)
 	struct kv_lru *l = &c->lrus[dom];
 
 	KV_BUG_ON(n->flags);
-	if (node_lease(n) && l->lease[n->lease - 1].until >= until)
+	if (node_term(n) && l->term[n->term - 1].until >= until)
 		return true;
-	lease_put(l, n);
-	i = lease_find(l, until);
-	if (i == LRU_NR_LEASES || l->nr_kept >=
+	term_put(l, n);
+	i = term_find(l, until);
+	if (i == LRU_NR_TERMS || l->nr_kept >=
 	    domain_capacity(c, &c->domains[dom]) / LRU_KEEP_SHARE)
 		return false;
-	KV_BUG_ON(!l->lease[i].nr && l->lease[i].list.head != CORE_NONE);
-	l->lease[i].until = until;
-	l->lease[i].nr++;
+	KV_BUG_ON(!l->term[i].nr && l->term[i].list.head != CORE_NONE);
+	l->term[i].until = until;
+	l->term[i].nr++;
 	l->nr_kept++;
-	n->lease = (u8)(i + 1);
+	n->term = (u8)(i + 1);
 	return true;
 }
 
@@ -402,8 +403,8 @@ void lru_chill(struct core *c, u32 node)
 	struct kv_node *n = &c->nodes[node];
 
 	KV_BUG_ON(n->flags);
-	lease_put(&c->lrus[index_domain(c, n->ref)], n);
-	n->lease = LEASE_COLD;
+	term_put(&c->lrus[index_domain(c, n->ref)], n);
+	n->term = TERM_COLD;
 	n->retain = RETAIN_LOW;
 	n->lower = 0;
 }
@@ -417,7 +418,7 @@ void lru_retain(struct core *c, u32 node, u32 retain, bool own)
 	struct kv_node *n = &c->nodes[node];
 
 	KV_BUG_ON(n->flags);		/* not on a list: mapped */
-	if (n->lease != LEASE_COLD && (own || retain > n->retain)) {
+	if (n->term != TERM_COLD && (own || retain > n->retain)) {
 		n->retain = retain & 3;
 		n->lower = 0;
 	}
@@ -480,14 +481,14 @@ void lru_hit(struct core *c, u32 node, u32 retain)
 	KV_BUG_ON(n->flags);		/* not on a list: mapped */
 	l = &c->lrus[index_domain(c, n->ref)];
 	age = use_age(l, n);
-	if (n->lease != LEASE_COLD)
+	if (n->term != TERM_COLD)
 		lru_observe(l, node_tier(n), 0, lru_age_bucket(age), true, 1);
 	node_used(n, age);
 	node_used_by(n, retain);
 	n->asked = 0;
 	n->stamp = lru_units(l);
-	if (!node_lease(n) || l->lease[n->lease - 1].until <= c->now)
-		lease_put(l, n);
+	if (!node_term(n) || l->term[n->term - 1].until <= c->now)
+		term_put(l, n);
 }
 
 /* A name leaves the index: it was not used for its whole age. */
@@ -500,9 +501,9 @@ void lru_leave(struct core *c, u32 node)
 	KV_BUG_ON(n->flags);		/* not on a list any more */
 	if (l->told.node == node)
 		l->told.node = CORE_NONE;
-	if (n->lease == LEASE_COLD)
+	if (n->term == TERM_COLD)
 		return;
-	lease_put(l, n);
+	term_put(l, n);
 	lru_observe(l, node_tier(n), 0, left, false, 1);
 	lru_ghost_add(c, node, left);
 }
@@ -550,17 +551,17 @@ static void compare(const struct core *c, const struct kv_lru *l, u32 blk,
 	}
 }
 
-/* Blocks with a lease are evicted last, in the order in which leases end. */
-static u32 lease_next(const struct kv_lru *l)
+/* Blocks with a term are evicted last, in the order in which terms end. */
+static u32 term_next(const struct kv_lru *l)
 {
 	u32 i, blk = CORE_NONE;
 	u64 first = ~0ull;
 
-	for (i = 0; i < LRU_NR_LEASES; i++)
-		if (l->lease[i].list.head != CORE_NONE &&
-		    l->lease[i].until <= first) {
-			first = l->lease[i].until;
-			blk = l->lease[i].list.head;
+	for (i = 0; i < LRU_NR_TERMS; i++)
+		if (l->term[i].list.head != CORE_NONE &&
+		    l->term[i].until <= first) {
+			first = l->term[i].until;
+			blk = l->term[i].list.head;
 		}
 	return blk;
 }
@@ -578,11 +579,11 @@ u32 lru_next(const struct core *c, u32 dom)
 	for (busy = l->busy; busy; busy &= busy - 1)
 		compare(c, l, kind_oldest(l, (u32)__builtin_ctzll(busy)), &best,
 			&least);
-	for (i = 0; i < LRU_NR_LEASES && l->nr_kept; i++)
-		if (l->lease[i].until <= c->now)
-			compare(c, l, l->lease[i].list.head, &best, &least);
+	for (i = 0; i < LRU_NR_TERMS && l->nr_kept; i++)
+		if (l->term[i].until <= c->now)
+			compare(c, l, l->term[i].list.head, &best, &least);
 	if (best == CORE_NONE)
-		best = lease_next(l);
+		best = term_next(l);
 	return best == CORE_NONE ? l->inner.head : best;
 }
 
@@ -628,8 +629,8 @@ u32 lru_search(const struct core *c, u32 dom,
 			if (l->used[k] & BIT_ULL(gen % LRU_NR_GENS))
 				blk = list_search(c, l->list[k][gen % LRU_NR_GENS]
 						  .head, fits);
-	for (i = 0; i < LRU_NR_LEASES && blk == CORE_NONE; i++)
-		blk = list_search(c, l->lease[i].list.head, fits);
+	for (i = 0; i < LRU_NR_TERMS && blk == CORE_NONE; i++)
+		blk = list_search(c, l->term[i].list.head, fits);
 	return blk == CORE_NONE ? list_search(c, l->inner.head, fits) : blk;
 }
 
@@ -687,8 +688,8 @@ void lru_init(struct core *c, u32 dom)
 		      max(domain_capacity(c, &c->domains[dom]), 1u), 1u);
 	l->inner.head = CORE_NONE;
 	l->inner.tail = CORE_NONE;
-	for (k = 0; k < LRU_NR_LEASES; k++)
-		l->lease[k].list = l->inner;
+	for (k = 0; k < LRU_NR_TERMS; k++)
+		l->term[k].list = l->inner;
 	for (k = 0; k < LRU_NR_KINDS; k++)
 		for (g = 0; g < LRU_NR_GENS; g++) {
 			l->list[k][g].head = CORE_NONE;
