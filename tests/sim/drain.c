@@ -47,6 +47,10 @@ static void drain_client(struct sim *w, struct sim_client *cl)
 		world_event_done(w);
 	if (cl->nr_seqs || cl->nr_steps)
 		return;
+	if (cl->nr_leases && lease_idle(w, cl)) {
+		world_event_done(w);
+		return;
+	}
 	client_act_detach(w, cl);
 	world_event_done(w);
 }

@@ -210,7 +210,8 @@ static void lease_advise(struct sim *w, struct sim_client *cl, struct sim_lease 
 {
 	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)w->args;
 	const struct kvmm_seq_res *res = (const void *)w->results;
-	u32 advice = PICK(&w->rng, KVMM_ADV_WILLNEED, KVMM_ADV_PAGEOUT,
+	u32 advice = PICK(&w->rng, KVMM_ADV_WILLNEED, KVMM_ADV_WILLNEED,
+			  KVMM_ADV_WILLNEED, KVMM_ADV_PAGEOUT, KVMM_ADV_PAGEOUT,
 			  KVMM_ADV_KEEP_UNTIL, KVMM_ADV_COLD, KVMM_ADV_DONTNEED);
 	u64 until = w->now + rng_range(&w->rng, 1, w->cfg.lease_ms) * SIM_MS;
 	int err;
@@ -299,7 +300,7 @@ void lease_tick(struct sim *w)
 bool lease_act(struct sim *w, struct sim_client *cl)
 {
 	struct sim_lease *l;
-	u32 i, r = rng_below(&w->rng, 100);
+	u32 i, r = rng_below(&w->rng, 110);
 
 	for (i = 0; i < SIM_LEASES && w->lease[i].used; i++)
 		;
@@ -313,9 +314,23 @@ bool lease_act(struct sim *w, struct sim_client *cl)
 		lease_open(w, cl, l);
 	else if (r < 75)
 		lease_close(w, cl, l);
-	else if (r < 88)
+	else if (r < 98)
 		lease_advise(w, cl, l);
 	else
 		lease_verify(w, cl, l);
+	return true;
+}
+
+/*
+ * A client without sequences moves the content of a lease, in most cases: now memory is
+ * free for a promotion.  Return: false: it goes.
+ */
+bool lease_idle(struct sim *w, struct sim_client *cl)
+{
+	struct sim_lease *l = lease_random(w, cl, true);
+
+	if (!l || w->now >= l->until || rng_chance(&w->rng, 100))
+		return false;
+	lease_advise(w, cl, l);
 	return true;
 }

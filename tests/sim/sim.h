@@ -632,6 +632,7 @@ void lookup_area(struct sim *w, struct sim_client *cl);
 
 /* ---- lease.c: leases ---- */
 bool lease_act(struct sim *w, struct sim_client *cl);
+bool lease_idle(struct sim *w, struct sim_client *cl);
 u64 lease_wrong(struct sim *w, const struct sim_client *cl);
 bool lease_begins(const struct sim *w, const struct sim_client *cl, u32 slot);
 void lease_tick(struct sim *w);

@@ -543,7 +543,19 @@ static void end_judge(struct sim *w, struct sim_client *cl,
 	    q->valid);
 }
 
-/* The step is over: roll back the range that it alone covered. */
+static bool copies_within(const struct sim *w)
+{
+	u32 i;
+
+	for (i = 0; i < w->nr_moves && !w->moves[i].within; i++)
+		;
+	return i < w->nr_moves;
+}
+
+/*
+ * The step is over: roll back the range that it alone covered.  A block that goes back to
+ * the sequence's reservation while a copy reads it covers nothing (isolate.c).
+ */
 static void end_release(struct sim *w, struct sim_client *cl,
 			const struct sim_step *st)
 {
@@ -566,6 +578,8 @@ static void end_release(struct sim *w, struct sim_client *cl,
 		}
 		resident = cl->status[q->slot].state == KVMM_SEQ_READY ||
 			   cl->status[q->slot].state == KVMM_SEQ_MARKED;
+		if (copies_within(w) && seq_blocks(w, cl, seq_cover(cl, q)) < q->nr_table)
+			q->resv = 0;
 		q->nr_table = seq_blocks(w, cl, seq_cover(cl, q));
 		if (resident)
 			seq_refresh(w, cl, q, q->nr_table, q->nr_table);
