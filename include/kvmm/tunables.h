@@ -28,6 +28,6 @@
 	x(uint, lease_ms, "lease-ms", "600000", 1, 86400000, "MS",	\
 	  "longest time for which a client can lease cached content") \
 	x(uint, lease_percent, "lease-percent", "50", 1, 100, "PERCENT", \
-	  "part of the host pool and the swap areas that the leases of a domain can hold")
+	  "part of the host pool and the swap areas that leases can hold, an equal part for each tenant")
 
 #endif /* KVMM_TUNABLES_H */

@@ -189,6 +189,34 @@ START_TEST(test_quota)
 }
 END_TEST
 
+/* Tenants share the slots for leases equally, also one that has no lease. */
+START_TEST(test_quota_of_tenants)
+{
+	cache(12, 0);
+	(void)sh_attach(2, "a");
+	ck_assert_int_eq(lease(192, 0, 1000), 0);
+	ck_assert_uint_eq(got.held, 128);	/* half of half of 32 slots */
+	ck_assert_int_eq(got.reason, -EDQUOT);
+}
+END_TEST
+
+/* Domains of a tenant share its part. */
+START_TEST(test_quota_of_domains)
+{
+	u32 other = sh_attach(1, "b");
+
+	sh_warm(other);
+	drop_cache();
+	cache(12, 0);
+	ck_assert_int_eq(lease(192, 0, 1000), 0);
+	ck_assert_uint_eq(got.held, 192);
+	cl = other;
+	cache(6, 0);
+	ck_assert_int_eq(lease(96, 0, 1000), 0);
+	ck_assert_uint_eq(got.held, 64);
+}
+END_TEST
+
 /* Sequences and leases share the client's records. */
 START_TEST(test_no_sequence_left)
 {
@@ -614,6 +642,8 @@ int main(void)
 	tcase_add_test(tc, test_no_room);
 	tcase_add_test(tc, test_no_lower_tier);
 	tcase_add_test(tc, test_quota);
+	tcase_add_test(tc, test_quota_of_tenants);
+	tcase_add_test(tc, test_quota_of_domains);
 	tcase_add_test(tc, test_no_sequence_left);
 	tcase_add_test(tc, test_deadline);
 	tcase_add_test(tc, test_renew);

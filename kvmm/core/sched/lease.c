@@ -6,16 +6,16 @@
  * lease prevents that: until its deadline the content that it holds is on some tier.
  * It holds up no other sequence: it holds content on the lower tiers alone.  A block
  * that only the device has is copied to the host pool, and is ordinary cache
- * afterwards.  The leases of a domain hold at most lease_percent of the slots that
- * the domain could have.
+ * afterwards.  All leases together hold at most lease_percent of the lower tiers, of
+ * which each tenant has an equal part, and those of a domain at most lease_percent of
+ * the slots that the domain could have.
  *
  * Where no slot can be had, the lease ends before the block, and says why.  The blocks
  * after it are kept as with KVMM_ADV_KEEP_UNTIL (advise.c): they are evicted last.
  *
  * A lease belongs to its client, ends with it, and takes one of its sequences and
- * table pages.  Any client of the domain can
- * open a sequence with the number of a lease (leases.c): it has the leased tokens, and
- * is restored like a swapped sequence.
+ * table pages.  Any client of the domain can open a sequence with the number of a
+ * lease (leases.c): it has the leased tokens, and is restored like a swapped sequence.
  *
  * Advice about a lease moves its content: WILLNEED brings it to the device, a few
  * blocks at a time while no sequence of the domain waits for memory, and PAGEOUT
@@ -42,17 +42,40 @@ static u64 slots_of(const struct core *c, u32 dom, u32 pool)
 	return min(all, (u64)p->max_blocks);
 }
 
-/* Blocks that the domain's leases may hold beside those that they hold. */
-static u32 lease_room(const struct core *c, u32 dom)
+/* Bytes in slots that the leases of all domains of a tenant hold. */
+static u64 tenant_leased(const struct core *c, u32 tenant)
 {
-	const struct kv_domain *d = &c->domains[dom];
-	u64 slots = 0;
+	u64 bytes = 0;
 	u32 i;
 
-	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++)
-		slots += slots_of(c, dom, i);
-	slots = slots * core_cfg(c)->lease_percent / 100;
-	return slots > d->leased ? (u32)min(slots - d->leased, (u64)CORE_NONE - 1) : 0;
+	for_each_domain(c, i)
+		if (c->domains[i].tenant == tenant)
+			bytes += c->domains[i].leased * host_part(c, i)->block_bytes;
+	return bytes;
+}
+
+/*
+ * Blocks that the domain's leases may hold beside those that they hold.  Tenants share
+ * the bytes for leases equally, whichever of them has some.
+ */
+static u32 lease_room(const struct core *c, u32 dom)
+{
+	const u64 slot = host_part(c, dom)->block_bytes, percent = core_cfg(c)->lease_percent;
+	const struct kv_domain *d = &c->domains[dom];
+	u64 slots = 0, mine = 0, held = tenant_leased(c, d->tenant);
+	u32 i;
+
+	if (!host_part(c, dom)->used)
+		return 0;
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++) {
+		slots += core_pool(c, i)->online ? core_pool(c, i)->nr_extents *
+			 core_cfg(c)->extent_size / slot : 0;
+		mine += slots_of(c, dom, i);
+	}
+	slots = slots * percent / 100 / c->head->nr_tenants;
+	mine = mine * percent / 100;
+	slots = min(slots - min(slots, held / slot), mine - min(mine, (u64)d->leased));
+	return (u32)min(slots, (u64)CORE_NONE - 1);
 }
 
 /* Printable ASCII without spaces, then zeros. */
@@ -285,7 +308,8 @@ static int lease_make(struct core *c, struct kv_seq *s, u32 nr,
  * Return: 0: something is held; -EINVAL; -ERANGE: longer than lease_ms; -ENOENT: the
  * prefix is not cached, or the cookie names none; -EDQUOT: the domain's leases hold all
  * that they may; -ENOSPC: no slot on a lower tier, or the client has no sequence or
- * table page left; -EAGAIN: a copy cannot begin now; -ENODEV; -ESHUTDOWN.
+ * table page left; -EAGAIN: a copy cannot begin now; -ENODEV; -ESHUTDOWN.  As a reason
+ * also -E2BIG: a sequence of the domain cannot be longer.
  */
 int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
 	      struct kvmm_lease_res *res)
@@ -305,6 +329,8 @@ int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
 	nr = prefix_refs(c, dom, name, a->len / d->block_tokens, domain_capacity(c, d));
 	if (!nr)
 		return -ENOENT;
+	if (nr < a->len / d->block_tokens)
+		res->reason = nr == domain_capacity(c, d) ? -E2BIG : -EAGAIN;
 	core_work(c, WORK_WALK * (a->len / d->block_tokens));
 	s = seq_make(c, client, &open);
 	if (!s)
