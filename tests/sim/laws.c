@@ -164,10 +164,10 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 		    core_seq_state_name(st->state));
 	}
 	/* A fork that is preempted when it is made has lost what its parent had. */
-	if (was->preempt_events)
-		lost = lost_now(w, cl, slot, was);
-	else if (fork)
+	if (fork)
 		lost = 0;
+	if (was->preempt_events)
+		lost = max(lost, lost_now(w, cl, slot, was));
 	*was = (struct sim_seen){ .seqcount = st->seqcount,
 				  .generation = st->generation,
 				  .state = st->state,

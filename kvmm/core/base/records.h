@@ -690,9 +690,8 @@ struct kv_taken {
  * @since:      time at which it was admitted, or began to wait
  * @active:     time at which it was last admitted or granted, or restored by
  *              advice
- * @lost_len:   tokens that were valid when its memory was last taken; less if
+ * @lost_len:   the most tokens that were valid when its memory was taken; less if
  *              it was truncated since; the other sequence's after a REMAP
- *              was truncated since; the other sequence's after a REMAP
  * @again:      time of the first refusal to grow since the last grant; 0: none
  * @refused:    time of the last refusal to grow since the last grant; 0: none
  * @stuck:      time since which its restore finds no host slots; 0: it has them

@@ -21,7 +21,7 @@ static void seq_lose(struct core *c, struct kv_seq *s, u32 state, int reason)
 	if (s->state != KVMM_SEQ_MARKED)
 		s->epoch++;
 	core_count(c, CORE_EV_recompute_tokens, s->valid_len);
-	s->lost_len = s->valid_len;
+	s->lost_len = max(s->lost_len, s->valid_len);
 	seq_strip(c, s);
 	KV_BUG_ON(s->nr_blocks || s->reserved);
 	KV_BUG_ON(s->flags & (SEQF_RUNNING | SEQF_QUEUED));

@@ -101,7 +101,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	s->flags |= SEQF_SWAPPED | SEQF_PREEMPTED | SEQF_MATCHED;
 	s->since = c->now;
 	s->stuck = 0;
-	s->lost_len = s->valid_len;
+	s->lost_len = max(s->lost_len, s->valid_len);
 	s->cached_len = 0;
 	s->nr_preempted++;
 	d->nr_preempted++;
