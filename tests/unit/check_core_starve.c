@@ -49,6 +49,7 @@ static void stays(u32 e)
 
 	s->flags |= SEQF_PREEMPTED;
 	s->lost_len = s->valid_len;
+	s->back = 0;
 }
 
 static bool holds_back(struct kv_seq *s)

@@ -132,7 +132,7 @@ START_TEST(test_victim_returns)
 	ck_assert_uint_eq(domain_held(d), 16);
 	ck_assert_uint_eq(family_size(c, v), 4);
 	v->flags |= SEQF_PREEMPTED;
-	v->lost_len = v->valid_len;
+	v->back = 0;
 	c->head->ticked = v->since;
 	d->emin = 12;
 	ck_assert(!victim_returns(c, v, w, false));
@@ -148,7 +148,10 @@ START_TEST(test_victim_returns)
 }
 END_TEST
 
-/* A sequence that came back has eight times as long, until it got on. */
+/*
+ * A sequence that came back has eight times as long until it got on, then as long as its
+ * return took.
+ */
 START_TEST(test_residency_of_a_restored_sequence)
 {
 	u64 time = sh.cfg.starve_ns;
@@ -158,7 +161,7 @@ START_TEST(test_residency_of_a_restored_sequence)
 	s = seq_at(0);
 	w = seq_at(4);
 	s->flags |= SEQF_PREEMPTED;
-	s->lost_len = s->valid_len;
+	s->back = 0;
 	c->now = s->since + 8 * time - 1;
 	ck_assert(!past_residency(c, s, w));
 	c->now++;
@@ -167,10 +170,18 @@ START_TEST(test_residency_of_a_restored_sequence)
 	ck_assert(!past_residency_ticked(c, s, w));
 	c->head->ticked++;
 	ck_assert(past_residency_ticked(c, s, w));
-	s->lost_len = s->valid_len - 1;
-	c->now = s->since + time;
+	s->admitted = s->since;
+	s->back = s->since + 3 * time;
+	c->now = s->back + 3 * time - 1;
+	ck_assert(!past_residency(c, s, w));
+	c->now++;
 	ck_assert(past_residency(c, s, w));
-	s->lost_len = s->valid_len;
+	s->back = s->since + 1;
+	c->now = s->back + time - 1;
+	ck_assert(!past_residency(c, s, w));
+	c->now++;
+	ck_assert(past_residency(c, s, w));
+	s->back = 0;
 	s->flags &= ~SEQF_PREEMPTED;
 	ck_assert(past_residency(c, s, w));
 }

@@ -690,6 +690,10 @@ struct kv_taken {
  * @since:      time at which it was admitted, or began to wait
  * @active:     time at which it was last admitted or granted, or restored by
  *              advice
+ * @admitted:   time at which it was last admitted; @since moves on when its blocks
+ *              are filled
+ * @back:       time at which it had more than @lost_len tokens for the first time
+ *              since; 0: not yet
  * @lost_len:   the most tokens that were valid when its memory was taken; less if
  *              it was truncated since; the other sequence's after a REMAP
  * @again:      time of the first refusal to grow since the last grant; 0: none
@@ -733,6 +737,8 @@ struct kv_seq {
 	u64	again;
 	u64	refused;
 	u64	active;
+	u64	admitted;
+	u64	back;
 	u64	last_step;
 	u32	prompt_len;
 	u32	max_tokens;

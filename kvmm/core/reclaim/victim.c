@@ -109,13 +109,14 @@ bool victim_may_lose(const struct core *c, const struct kv_seq *s)
 /*
  * Has @s been resident for long enough to give way to @w?  A sequence of higher
  * priority gives way only if it is idle.  A sequence that came back gets longer
- * until it has more tokens than it lost: else two that take turns could compute the
- * same tokens for ever.
+ * until it has more tokens than it ever lost: else two that take turns could compute
+ * the same tokens for ever.  From then on it has at least as long as its return took:
+ * else most of the time could go by with blocks that are copied in and out.
  */
 static bool past_residency_at(const struct core *c, const struct kv_seq *s,
 			      const struct kv_seq *w, u64 now)
 {
-	u64 time = core_cfg(c)->starve_ns;
+	u64 time = core_cfg(c)->starve_ns, from = s->since;
 
 	if (s->state != KVMM_SEQ_READY)
 		return false;
@@ -123,9 +124,12 @@ static bool past_residency_at(const struct core *c, const struct kv_seq *s,
 	if (seq_domain(c, s)->tenant == seq_domain(c, w)->tenant &&
 	    s->priority > w->priority && now < s->active + time)
 		return false;
-	if ((s->flags & SEQF_PREEMPTED) && s->valid_len <= s->lost_len)
-		time *= RESTORE_PATIENCE;
-	return now >= s->since + time;
+	if (s->flags & SEQF_PREEMPTED) {
+		if (!s->back)
+			return now >= from + RESTORE_PATIENCE * time;
+		from = s->back;
+	}
+	return now >= from + max(time, from - s->admitted);
 }
 
 bool past_residency(const struct core *c, const struct kv_seq *s,

@@ -94,6 +94,8 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	s->cached_len = s->valid_len;
 	s->known_len = 0;
 	s->since = c->now;
+	s->admitted = c->now;
+	s->back = 0;
 	s->active = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
 	why_back(c, s);

@@ -312,6 +312,8 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 	run_add(c, s);
 	s->flags &= ~(SEQF_SWAPPED | SEQF_MATCHED);
 	s->since = c->now;
+	s->admitted = c->now;
+	s->back = 0;
 	s->limiting_pool = KVMM_NO_POOL;
 	core_count(c, CORE_EV_restore, 1);
 	why_back(c, s);

@@ -476,6 +476,8 @@ static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
 		if (off + take == bt)
 			seal(c, s, idx);
 	}
+	if (!s->back && s->valid_len > s->lost_len)
+		s->back = c->now;
 	core_crash(c, CORE_CRASH_advance);
 }
 

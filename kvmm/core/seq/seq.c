@@ -272,6 +272,7 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	k->arrival = s->arrival;
 	k->family = s->family;
 	k->since = s->since;
+	k->admitted = s->admitted;
 	k->active = c->now;
 	k->valid_len = s->valid_len;
 	k->cover = s->valid_len;
