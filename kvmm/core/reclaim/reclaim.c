@@ -95,7 +95,8 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 				continue;
 			}
 		}
-		if (coming)
+		/* If copies free too few blocks, the other copies begin now, too. */
+		if (d->dev.pending_spans || (coming && slack + coming >= nr))
 			return ROOM_MADE;
 		/* At a limit only the domain's own cache makes room. */
 		if ((u64)domain_used(d) + d->dev.reserved + nr <=
@@ -103,7 +104,7 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		    span_steal_kept(c, dom, (u32)DIV_ROUND_UP(nr - slack,
 					    d->dev.span_blocks), &kept))
 			continue;
-		if (slack + domain_cached(d) >= (u64)nr + spare)
+		if (slack + coming + domain_cached(d) >= (u64)nr + spare)
 			return ROOM_NOW;
 		c->demoted = false;
 		if (!span_steal(c, dom, back, &look))
