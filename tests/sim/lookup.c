@@ -10,8 +10,8 @@
  *
  * In some lookups all views must be the same before and after it.  In others the
  * sequence is matched at once.  If it is admitted in the same event, and nothing
- * was dropped for that, it has the tokens that the lookup found on the device
- * and in the host pool, and no block that the lookup did not find.
+ * was dropped for that or after the lookup, it has the tokens that the lookup found
+ * on the device and in the host pool, and no block that the lookup did not find.
  */
 #include "tests/sim/sim.h"
 
@@ -237,13 +237,15 @@ static u64 nr_dropped(const struct sim *w)
 	       ev[CORE_EV_extent_revoke];
 }
 
-static void lookup_match(struct sim *w, struct sim_client *cl, struct sim_seq *q)
+/* @moved: content moved since the lookup was answered, so its answer is no measure. */
+static void lookup_match(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+			 bool moved)
 {
 	const struct kvmm_seq_status *st = &cl->status[q->slot];
 	u32 whole = (look.nr - 1) / look.bt * look.bt;
 	u64 dropped = nr_dropped(w);
 
-	if (!seq_act_match_whole(w, cl, q) || nr_dropped(w) != dropped ||
+	if (!seq_act_match_whole(w, cl, q) || moved || nr_dropped(w) != dropped ||
 	    (st->state != KVMM_SEQ_READY && st->state != KVMM_SEQ_RESTORING))
 		return;
 	cover_note("matches right after a lookup");
@@ -270,11 +272,15 @@ static struct sim_seq *lookup_whom(struct sim *w, struct sim_client *cl)
 	return seq_random(w, cl);
 }
 
-/* Look up the tokens of @q; @still: all views stay the same. */
-static void lookup_run(struct sim *w, struct sim_client *cl, const struct sim_seq *q,
+/*
+ * Look up the tokens of @q; @still: all views stay the same.
+ * Return: whether content moved meanwhile.
+ */
+static bool lookup_run(struct sim *w, struct sim_client *cl, const struct sim_seq *q,
 		       bool still, bool match)
 {
 	u64 before = still ? laws_settled_digest(w, cl) : 0, moves = nr_moves(w);
+	bool moved;
 
 	lookup_draw(w, cl, q, match);
 	LOG(w, "client %u: LOOKUP of %u tokens of %llx%s", cl->id, look.nr,
@@ -283,21 +289,23 @@ static void lookup_run(struct sim *w, struct sim_client *cl, const struct sim_se
 		;
 	LAW(w, !still || laws_digest(w) == before,
 	    "client %u: a LOOKUP changed something", cl->id);
-	lookup_judge(w, cl, nr_moves(w) != moves);
+	moved = nr_moves(w) != moves;
+	lookup_judge(w, cl, moved);
+	return moved;
 }
 
 /* Look up the tokens of some sequence.  Return: false: there is none. */
 bool lookup_act(struct sim *w, struct sim_client *cl)
 {
 	struct sim_seq *q = lookup_whom(w, cl);
-	bool still = rng_chance(&w->rng, 200), match;
+	bool still = rng_chance(&w->rng, 200), match, moved;
 
 	if (!q)
 		return false;
 	match = !still && wants_ids(w, cl, q);
-	lookup_run(w, cl, q, still, match);
+	moved = lookup_run(w, cl, q, still, match);
 	if (match)
-		lookup_match(w, cl, q);
+		lookup_match(w, cl, q, moved);
 	return true;
 }
 
@@ -318,5 +326,5 @@ void lookup_area(struct sim *w, struct sim_client *cl)
 		return;
 	q = lookup_whom(w, cl);
 	if (q)
-		lookup_run(w, cl, q, false, false);
+		(void)lookup_run(w, cl, q, false, false);
 }
