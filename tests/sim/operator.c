@@ -183,9 +183,12 @@ static void evict(struct sim *w)
 	/*
 	 * A sequence may have been admitted to the freed blocks, or with cached ones.
 	 * A swapped one may have been tried in vain, and is recomputed: it has no memory.
+	 * One that waits within its memory.min may be tried after any event, and take
+	 * the memory of a sequence that the event before admitted.
 	 */
 	LAW(w, v.nr_preempted - was.nr_preempted <= after[CORE_EV_swap_lost] -
-						    before[CORE_EV_swap_lost],
+						    before[CORE_EV_swap_lost] ||
+	    laws_promise_kept(w),
 	    "evict preempts %u", v.nr_preempted - was.nr_preempted);
 	LAW(w, !most == !nr || was.blocks[3] < most || nr >= (int)most,
 	    "evict %u of %llu cached blocks: %d", most,
