@@ -230,6 +230,19 @@ START_TEST(test_no_sequence_left)
 }
 END_TEST
 
+/* Leases leave table pages for the client's largest sequence. */
+START_TEST(test_pages_left)
+{
+	cache(1, 0);
+	sh_unchecked = true;
+	c->clients[cl].nr_free_pages = 2;
+	ck_assert_int_eq(lease(16, 0, 1000), 0);
+	ck_assert_uint_eq(c->clients[cl].nr_free_pages, 1);
+	ck_assert_int_eq(lease(16, 0, 1000), -ENOSPC);
+	ck_assert_uint_eq(c->clients[cl].nr_free_pages, 1);
+}
+END_TEST
+
 /* ---- the deadline ---- */
 
 /* Leases end at their deadline in any order of making, and not before. */
@@ -645,6 +658,7 @@ int main(void)
 	tcase_add_test(tc, test_quota_of_tenants);
 	tcase_add_test(tc, test_quota_of_domains);
 	tcase_add_test(tc, test_no_sequence_left);
+	tcase_add_test(tc, test_pages_left);
 	tcase_add_test(tc, test_deadline);
 	tcase_add_test(tc, test_renew);
 	tcase_add_loop_test(tc, test_hand_over, 0, 2);
