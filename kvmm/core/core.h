@@ -518,6 +518,8 @@ struct core_domain_view {
 	u64	peak_bytes;
 	u32	nr_waiting;
 	u32	nr_running;
+	u32	nr_leases;
+	u32	leased;		/* blocks that leases hold; one of two leases counts twice */
 	u32	nr_max_events;	/* times that max_bytes refused a request */
 	u32	nr_high_events;	/* times that memory.high held up a request */
 	u32	demoting;	/* a request waits for copies of the domain's evicted blocks */
@@ -563,9 +565,10 @@ struct core_client_view {
 	u32	domain;
 	u32	tenant;
 	u32	state;
-	u32	nr_seqs;
+	u32	nr_seqs;	/* with leases */
 	u32	nr_running;
 	u32	nr_waiting;
+	u32	nr_leases;
 	u32	open_steps;
 	u32	away;		/* adopted, not resumed yet: 1, or 2: salvaged */
 	u32	begun;		/* steps that it began since it attached, modulo 2^32 */
@@ -575,11 +578,14 @@ struct core_client_view {
 	u64	tail_tokens;	/* as in core_domain_view */
 };
 
+/* State of a lease in the views; its client sees KVMM_SEQ_SWAPPED. */
+#define CORE_SEQ_LEASED	KVMM_NR_SEQ_STATES
+
 struct core_seq_view {
 	u32	client;
 	u32	domain;
 	u64	seq;
-	u32	state;		/* KVMM_SEQ_* */
+	u32	state;		/* KVMM_SEQ_*, CORE_SEQ_LEASED */
 	u32	family;
 	u32	priority;
 	u32	valid_len;
@@ -597,7 +603,8 @@ struct core_seq_view {
  * @seq:      its handle
  * @number:   names it to all clients of the domain
  * @until:    CLOCK_MONOTONIC ns at which it ends
- * @tokens:   tokens that it holds
+ * @nr_blocks: blocks that it holds
+ * @tokens:   tokens of these
  * @on:       of these, tokens on each KVMM_TIER_*; the highest tier counts
  * @lost:     of these, tokens whose copy failed
  * @promoted: its content is being brought to the device
@@ -609,6 +616,7 @@ struct core_lease_view {
 	u64	seq;
 	u64	number;
 	u64	until;
+	u32	nr_blocks;
 	u32	tokens;
 	u32	on[KVMM_NR_LOOKUP_TIERS];
 	u32	lost;

@@ -34,7 +34,8 @@
 	x(fill,     "its blocks, which are being filled from the host pool or an area") \
 	x(step,     "the end of its open steps: then its memory is taken") \
 	x(more,     "more memory: it runs, and its last step was refused") \
-	x(closed,   "nothing any more: it can never be admitted, and is to be closed")
+	x(closed,   "nothing any more: it can never be admitted, and is to be closed")	\
+	x(lease,    "nothing: it is a lease, which holds content and never runs")
 
 enum core_wait {
 #define x(name, text) CORE_WAIT_##name,
@@ -50,7 +51,7 @@ enum core_wait {
  * @wait:       CORE_WAIT_*
  * @first:      for CORE_WAIT_line: the reason of the first sequence of the line
  * @wait_domain: domain that it waits for; CORE_NONE: no domain
- * @state:      KVMM_SEQ_*
+ * @state:      KVMM_SEQ_*, CORE_SEQ_LEASED
  * @waits_ns:   time without memory so far
  * @reason_ns:  time for which @wait has been the reason; 0: not recorded
  * @ahead:      sequences before it in its domain's line; at most CORE_WHY_AHEAD

@@ -6,9 +6,9 @@
  * and is asked when the file is read.  A client that came or went between the
  * core's copy and that moment has a pid of 0.
  *
- * A client may have many sequences, so client/ID/seqs is copied in slices.
- * Each line shows one instant; the file shows one instant if the numbers behind
- * `# begin` and `# end` are equal.
+ * A client may have many sequences, so client/ID/seqs and client/ID/leases are
+ * copied in slices.  Each line shows one instant; the file shows one instant if the
+ * numbers behind `# begin` and `# end` are equal.
  */
 #include <stdio.h>
 
@@ -52,10 +52,11 @@ static void client_info(const struct proc *proc, u32 client,
 	info->comm[sizeof(info->comm) - 1] = '\0';
 }
 
-static void show_comm(struct seq_file *m, const char *comm)
+/* A word that a client chose, or a dash. */
+static void show_word(struct seq_file *m, const char *word)
 {
-	if (*comm)
-		seq_escape(m, comm, "");
+	if (*word)
+		seq_escape(m, word, "");
 	else
 		seq_putc(m, '-');
 }
@@ -80,22 +81,22 @@ int show_clients(const struct proc_ctx *ctx)
 	const struct core_client_view *c;
 	u32 i;
 
-	seq_printf(m, "%3s %7s %6s %6s %-8s %6s %7s %7s %7s %5s %10s %9s %8s %8s %s\n",
+	seq_printf(m, "%3s %7s %6s %6s %-8s %6s %7s %7s %7s %7s %5s %10s %9s %8s %8s %s\n",
 		   "id", "pid", "uid", "tenant", "state", "domain", "seqs", "running",
-		   "waiting", "steps", "begun", "pinned_ms", "blocks", "draining",
+		   "waiting", "leases", "steps", "begun", "pinned_ms", "blocks", "draining",
 		   "comm");
 	for (i = 0; i < proc->node.nr_clients; i++) {
 		c = &proc->clients[i];
 		client_info(proc, c->id, &info);
-		seq_printf(m, "%3u %7d %6u %6s %-8s %6u %7u %7u %7u %5u %10u %9llu %8llu %8s ",
+		seq_printf(m, "%3u %7d %6u %6s %-8s %6u %7u %7u %7u %7u %5u %10u %9llu %8llu %8s ",
 			   c->id, (int)info.pid, (u32)info.uid,
 			   proc_tenant_name(proc, c->tenant, &tenant),
 			   client_state_name(c->state), c->domain, c->nr_seqs,
-			   c->nr_running, c->nr_waiting, c->open_steps, c->begun,
+			   c->nr_running, c->nr_waiting, c->nr_leases, c->open_steps, c->begun,
 			   (unsigned long long)client_pinned_ms(proc, c),
 			   (unsigned long long)c->blocks,
 			   proc_drain_name(c->drain));
-		show_comm(m, info.comm);
+		show_word(m, info.comm);
 		seq_putc(m, '\n');
 	}
 	return 0;
@@ -112,7 +113,7 @@ int show_client_status(const struct proc_ctx *ctx)
 
 	client_info(proc, c->id, &info);
 	seq_puts(m, "Name:\t");
-	show_comm(m, info.comm);
+	show_word(m, info.comm);
 	seq_printf(m, "\nId:\t%u\n", c->id);
 	seq_printf(m, "State:\t%s\n", client_state_name(c->state));
 	seq_printf(m, "Pid:\t%d\n", (int)info.pid);
@@ -127,6 +128,7 @@ int show_client_status(const struct proc_ctx *ctx)
 	seq_printf(m, "\nSeqs:\t%u\n", c->nr_seqs);
 	seq_printf(m, "Running:\t%u\n", c->nr_running);
 	seq_printf(m, "Waiting:\t%u\n", c->nr_waiting);
+	seq_printf(m, "Leases:\t%u\n", c->nr_leases);
 	seq_printf(m, "OpenSteps:\t%u\n", c->open_steps);
 	seq_printf(m, "PinnedMs:\t%llu\n",
 		   (unsigned long long)client_pinned_ms(proc, c));
@@ -184,6 +186,58 @@ int show_client_seqs(const struct proc_ctx *ctx)
 		}
 		for (i = 0; i < slice.nr; i++)
 			show_seq(ctx, &proc->seqs[i]);
+	} while (more && !seq_error(m));
+	proc_show_end(ctx, &slice);
+	return 0;
+}
+
+/* Milliseconds until the lease ends; one whose end is due shows 0. */
+static u64 lease_left_ms(const struct proc *proc, const struct core_lease_view *l)
+{
+	u64 now = proc_now(proc);
+
+	return l->until > now ? (l->until - now) / 1000000 : 0;
+}
+
+static void show_lease(const struct proc_ctx *ctx, const struct core_lease_view *l)
+{
+	struct seq_file *m = ctx->m;
+	u32 i;
+
+	seq_printf(m, "%6u %6u 0x%016llx %8u", KVMM_SEQ_INDEX(l->seq),
+		   KVMM_SEQ_GEN(l->seq), (unsigned long long)l->number, l->tokens);
+	for (i = 0; i < KVMM_NR_LOOKUP_TIERS; i++)
+		seq_printf(m, " %8u", l->on[i]);
+	seq_printf(m, " %8u %10llu %8s ", l->lost,
+		   (unsigned long long)lease_left_ms(ctx->proc, l),
+		   l->promoted ? "yes" : "no");
+	show_word(m, l->label);
+	seq_putc(m, '\n');
+}
+
+int show_client_leases(const struct proc_ctx *ctx)
+{
+	struct proc *proc = ctx->proc;
+	struct seq_file *m = ctx->m;
+	struct proc_slice slice = { 0 };
+	bool first = true;
+	int more;
+	u32 i;
+
+	do {
+		more = proc_fetch_leases(proc, ctx->client->id, &slice);
+		if (more < 0)
+			return more;
+		if (first) {
+			proc_show_begin(ctx, &slice);
+			seq_printf(m, "%6s %6s %18s %8s %8s %8s %8s %8s %8s %10s %8s %s\n",
+				   "seq", "gen", "number", "tokens", "device", "host",
+				   "area", "moving", "lost", "ends_ms", "promoted",
+				   "label");
+			first = false;
+		}
+		for (i = 0; i < slice.nr; i++)
+			show_lease(ctx, &proc->leases[i]);
 	} while (more && !seq_error(m));
 	proc_show_end(ctx, &slice);
 	return 0;

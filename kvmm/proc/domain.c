@@ -103,13 +103,14 @@ static void show_domain_limits(struct seq_file *m,
 	seq_putc(m, ' ');
 }
 
-/* Memory that is only cache, and the tokens that steps computed. */
+/* Memory that is only cache, leases, and the tokens that steps computed. */
 static void show_domain_work(struct seq_file *m,
 			     const struct core_domain_view *d)
 {
-	seq_printf(m, "%11llu %14llu %14llu %12llu %12llu ",
+	seq_printf(m, "%11llu %7u %11llu %14llu %14llu %12llu %12llu ",
 		   (unsigned long long)d->blocks[CORE_BLK_CACHED] *
-		   d->block_bytes >> 10,
+		   d->block_bytes >> 10, d->nr_leases,
+		   (unsigned long long)d->leased * d->block_bytes >> 10,
 		   (unsigned long long)d->work.prompt,
 		   (unsigned long long)d->work.output,
 		   (unsigned long long)d->work.first,
@@ -124,12 +125,12 @@ int show_domains(const struct proc_ctx *ctx)
 	struct proc_tenant_info tenant;
 	u32 i;
 
-	seq_printf(m, "%4s %6s %7s %6s %7s %7s %6s %11s %11s %11s %11s %11s %11s %11s %6s %10s %10s %11s %14s %14s %12s %12s %s\n",
+	seq_printf(m, "%4s %6s %7s %6s %7s %7s %6s %11s %11s %11s %11s %11s %11s %11s %6s %10s %10s %11s %7s %11s %14s %14s %12s %12s %s\n",
 		   "id", "tenant", "clients", "spans", "running", "waiting",
 		   "tokens", "block_bytes", "current_kb", "peak_kb", "max_kb",
 		   "min_kb", "low_kb", "high_kb", "weight", "some_avg10",
-		   "full_avg10", "cached_kb", "prompt_tokens",
-		   "output_tokens", "first_tokens", "first_ms", "name");
+		   "full_avg10", "cached_kb", "leases", "leased_kb",
+		   "prompt_tokens", "output_tokens", "first_tokens", "first_ms", "name");
 	for (i = 0; i < proc->node.nr_domains; i++) {
 		d = &proc->domains[i];
 		seq_printf(m, "%4u %6s %7u %6u %7u %7u %6u %11llu %11llu %11llu ",
@@ -166,12 +167,15 @@ int show_domain_status(const struct proc_ctx *ctx)
 	seq_printf(m, "Spans:\t%u\n", d->nr_spans);
 	seq_printf(m, "Running:\t%u\n", d->nr_running);
 	seq_printf(m, "Waiting:\t%u\n", d->nr_waiting);
+	seq_printf(m, "Leases:\t%u\n", d->nr_leases);
 	seq_printf(m, "KvCurrent:\t%8llu kB\n",
 		   (unsigned long long)d->current_bytes >> 10);
 	seq_printf(m, "KvPeak:\t%8llu kB\n",
 		   (unsigned long long)d->peak_bytes >> 10);
 	seq_printf(m, "KvReserved:\t%8llu kB\n",
 		   (unsigned long long)d->reserved * d->block_bytes >> 10);
+	seq_printf(m, "KvLeased:\t%8llu kB\n",
+		   (unsigned long long)d->leased * d->block_bytes >> 10);
 	seq_printf(m, "CommitLimit:\t%8llu kB\n",
 		   (unsigned long long)d->commit_limit * d->block_bytes >> 10);
 	seq_printf(m, "Committed_AS:\t%8llu kB\n",

@@ -80,6 +80,7 @@ struct proc {
 	struct core_client_view		*clients;
 	struct core_tenant_view		*tenants;
 	struct core_seq_view		*seqs;		/* PROC_SLICE */
+	struct core_lease_view		*leases;	/* PROC_SLICE */
 	struct core_extent_view		*extents;	/* PROC_SLICE */
 	struct core_run			runs[PROC_RUNS];
 	struct core_trace_rec		trace[PROC_SLICE];
@@ -220,6 +221,8 @@ struct proc_ctx {
 	  "one client: process, sequences, steps")			\
 	x("client/ID/seqs", 0444, FOR_TENANTS, show_client_seqs,	\
 	  "one line per sequence")					\
+	x("client/ID/leases", 0444, FOR_TENANTS, show_client_leases,	\
+	  "one line per lease: what it holds, and until when")		\
 	x("client/ID/smaps_rollup", 0444, FOR_TENANTS | NEED_DOMAINS, show_client_rollup, \
 	  "memory of its sequences, as in the kernel")			\
 	x("client/ID/seq/SEQ/maps", 0444, FOR_TENANTS | NEED_DOMAINS, show_seq_maps, \
@@ -267,7 +270,7 @@ int __must_check proc_fetch_check(struct proc *proc, struct core_report *rep);
 /*
  * struct proc_slice - a slice of a long table
  * @next:       first record that was not visited
- * @nr:         records found, in proc.seqs or proc.extents
+ * @nr:         records found, in proc.seqs, proc.leases or proc.extents
  * @generation: sum of all event counters when the slice was copied
  */
 struct proc_slice {
@@ -278,6 +281,8 @@ struct proc_slice {
 
 int __must_check proc_fetch_seqs(struct proc *proc, u32 client,
 				 struct proc_slice *slice);
+int __must_check proc_fetch_leases(struct proc *proc, u32 client,
+				   struct proc_slice *slice);
 int __must_check proc_fetch_extents(struct proc *proc,
 				    struct proc_slice *slice);
 
@@ -332,6 +337,7 @@ struct proc_client_sum {
 	u64	seqs;
 	u64	running;
 	u64	waiting;
+	u64	leases;
 	u64	steps;
 };
 

@@ -29,6 +29,10 @@ enum metric_unit {
 	  "sequences with memory, or being restored")		\
 	x(domain_seqs_waiting, UNIT_ONE, gauge, d->nr_waiting,		\
 	  "sequences without memory: new, preempted or swapped out")		\
+	x(domain_leases, UNIT_ONE, gauge, d->nr_leases,			\
+	  "leases of its clients")					\
+	x(domain_leased_bytes, UNIT_ONE, gauge, d->leased * d->block_bytes, \
+	  "content that leases hold; what two leases hold counts twice") \
 	x(domain_block_size_bytes, UNIT_ONE, gauge, d->block_bytes,	\
 	  "bytes of a block, all layers")				\
 	x(domain_block_size_tokens, UNIT_ONE, gauge, d->block_tokens,	\

@@ -268,6 +268,7 @@ void proc_clients_sum(const struct proc *proc, struct proc_client_sum *sum)
 		sum->seqs += proc->clients[i].nr_seqs;
 		sum->running += proc->clients[i].nr_running;
 		sum->waiting += proc->clients[i].nr_waiting;
+		sum->leases += proc->clients[i].nr_leases;
 		sum->steps += proc->clients[i].open_steps;
 	}
 }

@@ -48,10 +48,11 @@ struct proc *proc_create(const struct proc_source *src)
 	proc->clients = calloc(proc->cfg.max_clients, sizeof(*proc->clients));
 	proc->tenants = calloc(proc->cfg.max_tenants, sizeof(*proc->tenants));
 	proc->seqs = calloc(PROC_SLICE, sizeof(*proc->seqs));
+	proc->leases = calloc(PROC_SLICE, sizeof(*proc->leases));
 	proc->extents = calloc(PROC_SLICE, sizeof(*proc->extents));
 	proc->map = calloc(PROC_SLICE_BLOCKS + core_map_room(&proc->cfg), 1);
 	if (!proc->domains || !proc->lives || !proc->clients || !proc->tenants ||
-	    !proc->seqs || !proc->extents || !proc->map)
+	    !proc->seqs || !proc->leases || !proc->extents || !proc->map)
 		goto out_destroy;
 	return proc;
 
@@ -70,6 +71,7 @@ void proc_destroy(struct proc *proc)
 	free(proc->clients);
 	free(proc->tenants);
 	free(proc->seqs);
+	free(proc->leases);
 	free(proc->extents);
 	free(proc->map);
 	free(proc);

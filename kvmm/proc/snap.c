@@ -232,6 +232,43 @@ int proc_fetch_seqs(struct proc *proc, u32 client, struct proc_slice *slice)
 	return err ? err : slice->next < s.end;
 }
 
+static void snap_leases(struct core *core, void *arg)
+{
+	struct snap_slice *s = arg;
+	struct proc *proc = s->proc;
+	struct proc_slice *slice = s->slice;
+	u32 last = min(slice->next + PROC_SLICE, s->end);
+	u32 blocks = 0;
+
+	slice->generation = snap_generation(core, proc->node.events);
+	slice->nr = 0;
+	for (; slice->next < last && blocks < PROC_SLICE_BLOCKS;
+	     slice->next++) {
+		struct core_lease_view *v = &proc->leases[slice->nr];
+
+		if (core_get_lease(core, slice->next, v))
+			continue;
+		blocks += v->nr_blocks;
+		slice->nr++;
+	}
+}
+
+/* proc_fetch_leases() - copy the next leases of one client; as proc_fetch_seqs() */
+int proc_fetch_leases(struct proc *proc, u32 client, struct proc_slice *slice)
+{
+	u32 first = client * proc->cfg.max_seqs;
+	struct snap_slice s = {
+		.proc	= proc,
+		.slice	= slice,
+		.end	= first + proc->cfg.max_seqs,
+	};
+	int err;
+
+	slice->next = max(slice->next, first);
+	err = proc->src.call(proc->src.arg, snap_leases, &s);
+	return err ? err : slice->next < s.end;
+}
+
 /* proc_seq_record() - the number of a sequence's record in the core */
 u32 proc_seq_record(const struct proc *proc, const struct core_seq_view *v)
 {

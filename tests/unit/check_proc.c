@@ -219,9 +219,9 @@ START_TEST(test_domain_files)
 	ck_assert_str_eq(fx_cat("domain/chat/status"),
 			 "Name:\tchat\nId:\t0\nTenant:\t1\nBlockTokens:\t16\n"
 			 "BlockBytes:\t4608\nClients:\t1\nSpans:\t1\n"
-			 "Running:\t1\nWaiting:\t0\n"
+			 "Running:\t1\nWaiting:\t0\nLeases:\t0\n"
 			 "KvCurrent:\t      13 kB\nKvPeak:\t      13 kB\n"
-			 "KvReserved:\t       0 kB\n"
+			 "KvReserved:\t       0 kB\nKvLeased:\t       0 kB\n"
 			 "CommitLimit:\t     486 kB\nCommitted_AS:\t      31 kB\n");
 }
 END_TEST
@@ -378,9 +378,9 @@ START_TEST(test_domains_table)
 	d[0].psi.avg[CORE_PSI_MEMORY][CORE_PSI_SOME][0] = (1234 * 2048 + 50) / 100 + 1;
 	d[0].psi.avg[CORE_PSI_MEMORY][CORE_PSI_FULL][0] = (7 * 2048 + 50) / 100 + 1;
 	ck_assert_str_eq(fx_cat("domains"),
-"  id tenant clients  spans running waiting tokens block_bytes  current_kb     peak_kb      max_kb      min_kb      low_kb     high_kb weight some_avg10 full_avg10   cached_kb  prompt_tokens  output_tokens first_tokens     first_ms name\n"
-"   0      1       1      1       1       0     16        4608          13          13         500          32           0         max    100      12.34       0.07           0             40              0            1            0 chat\n"
-"   1      2       1      0       0       0     16        4608           0           0         max           0          64         max    250       0.00       0.00           0              0              0            0            0 code\n");
+"  id tenant clients  spans running waiting tokens block_bytes  current_kb     peak_kb      max_kb      min_kb      low_kb     high_kb weight some_avg10 full_avg10   cached_kb  leases   leased_kb  prompt_tokens  output_tokens first_tokens     first_ms name\n"
+"   0      1       1      1       1       0     16        4608          13          13         500          32           0         max    100      12.34       0.07           0       0           0             40              0            1            0 chat\n"
+"   1      2       1      0       0       0     16        4608           0           0         max           0          64         max    250       0.00       0.00           0       0           0              0              0            0            0 code\n");
 }
 END_TEST
 
@@ -394,9 +394,9 @@ START_TEST(test_clients_table)
 	fx_begin(&fx, a, seq, 1);
 	fx.now += 7000000;
 	ck_assert_str_eq(fx_cat("clients"),
-" id     pid    uid tenant state    domain    seqs running waiting steps      begun pinned_ms   blocks draining comm\n"
-"  0    1000    500      1 alive         0       1       1       0     1          2         7        3       no kvrt\n"
-"  1    1001    501      2 alive         1       1       0       1     0          0         0        0       no my\\040engine\n");
+" id     pid    uid tenant state    domain    seqs running waiting  leases steps      begun pinned_ms   blocks draining comm\n"
+"  0    1000    500      1 alive         0       1       1       0       0     1          2         7        3       no kvrt\n"
+"  1    1001    501      2 alive         1       1       0       1       0     0          0         0        0       no my\\040engine\n");
 	/* A step that began after the clock was read must not have an age of -1. */
 	fx.now -= 8000000;
 	ck_assert_uint_eq(value_of(fx_cat("client/0/status"), "PinnedMs"), 0);
@@ -411,7 +411,7 @@ START_TEST(test_client_status)
 	ck_assert_str_eq(fx_cat("client/0/status"),
 			 "Name:\tkvrt\nId:\t0\nState:\talive\nPid:\t1000\n"
 			 "Uid:\t500\nTenant:\t1\nDomain:\tchat\nSeqs:\t1\n"
-			 "Running:\t1\nWaiting:\t0\nOpenSteps:\t0\n"
+			 "Running:\t1\nWaiting:\t0\nLeases:\t0\nOpenSteps:\t0\n"
 			 "PinnedMs:\t0\nMappings:\t3\nDraining:\tno\n");
 }
 END_TEST

@@ -325,6 +325,7 @@ static const struct {
 	{ "### domains",		"domains",		true },
 	{ "### clients",		"clients",		true },
 	{ "### client/ID/seqs",		"client/0/seqs",	true },
+	{ "### client/ID/leases",	"client/0/leases",	true },
 };
 
 /* `Key:  value`, `name value` and `  two words value`, without the value. */

@@ -87,6 +87,7 @@ START_TEST(test_stat)
 		{ "stat domain/chat/", "40555\n" },
 		{ "stat domain/chat/memory.max", "100644\n" },
 		{ "stat client/0/seqs", "100444\n" },
+		{ "stat client/0/leases", "100444\n" },
 	};
 	u32 i;
 
@@ -187,7 +188,7 @@ START_TEST(test_ls)
 	fx_attach(&fx, 1, "code");
 	ck_assert_str_eq(ls("domain"), "chat/\ncode/\n");
 	ck_assert_str_eq(ls("/client/"), "0/\n1/\n");
-	ck_assert_str_eq(ls("client/1"), "status\nseqs\nsmaps_rollup\nseq/\n");
+	ck_assert_str_eq(ls("client/1"), "status\nseqs\nleases\nsmaps_rollup\nseq/\n");
 	ck_assert_str_eq(ls("domain/code/"),
 			 "status\nblockstates\nlru_gen\nmemory.min\n"
 			 "memory.low\n"

@@ -15,11 +15,13 @@ static u32 ours, theirs;
 
 static void setup(void)
 {
-	fx_setup();
+	fx_setup_tiers(FX_EXTENTS, 32, 0);
 	ours = fx_attach(&fx, US, "shared-name");
 	theirs = fx_attach(&fx, THEM, "their-secret");
 	fx_prefill(&fx, ours, 40, 1);
 	fx_prefill(&fx, theirs, 40, 2);
+	(void)fx_lease(&fx, ours, 32, 1, "our-lease");
+	(void)fx_lease(&fx, theirs, 32, 2, "secret-lease");
 }
 
 static int ask(u64 key, const char *req)
@@ -73,6 +75,7 @@ START_TEST(test_nothing_of_others)
 
 	ck_assert_ptr_nonnull(strstr(all, "shared-name"));
 	ck_assert_ptr_nonnull(strstr(all, "memory.pressure"));
+	ck_assert_ptr_nonnull(strstr(all, "our-lease"));
 	ck_assert_ptr_null(strstr(all, "secret"));
 	ck_assert_ptr_null(strstr(all, "501"));
 	free(all);

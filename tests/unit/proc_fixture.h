@@ -329,6 +329,34 @@ static __maybe_unused void fx_close(struct fx *f, u32 client, u64 seq)
 				    sizeof(arg), &res), 0);
 }
 
+/* Lease the first @nr tokens of the ids @base, @base + 1, ..; there is a host pool. */
+static __maybe_unused struct kvmm_lease_res fx_lease(struct fx *f, u32 client, u32 nr,
+						     u32 base, const char *label)
+{
+	size_t len = sizeof(struct kvmm_lookup_arg) + 4 * nr;
+	struct kvmm_lookup_arg *look = calloc(1, ALIGN_UP(len, 8u));
+	struct kvmm_lease_arg arg = { .len = nr, .ms = 60000 };
+	u32 *ids = (u32 *)(look + 1), i;
+	struct kvmm_lookup_res found;
+	struct kvmm_lease_res res;
+
+	look->nr_ids = nr;
+	look->flags = KVMM_LOOKUP_LAST;
+	for (i = 0; i < nr; i++)
+		ids[i] = base + i;
+	ck_assert_int_eq(fx_request(f, client, KVMM_OP_SEQ_LOOKUP, 0, look, (u32)len,
+				    &found), 0);
+	ck_assert_uint_eq(found.found, nr);
+	memcpy(arg.cookie, found.cookie, sizeof(arg.cookie));
+	memcpy(arg.label, label, strlen(label));
+	ck_assert_int_eq(fx_request(f, client, KVMM_OP_SEQ_LEASE, 0, &arg, sizeof(arg),
+				    &res), 0);
+	ck_assert_int_eq(res.status, 0);
+	ck_assert_uint_eq(res.held, nr);
+	free(look);
+	return res;
+}
+
 /* ---- the source of the files ---- */
 
 static int fx_call(void *arg, void (*fn)(struct core *core, void *fn_arg),
@@ -405,6 +433,7 @@ static void fx_setup_tiers(u32 nr_extents, u32 host, u32 area)
 		.quiet_deadline_ns = 2000000000u, .starve_ns = 3000000000u,
 		.host_bytes = (u64)host * FX_EXTENT_SIZE,
 		.area_bytes = (u64)area * FX_EXTENT_SIZE, .swappiness = 100,
+		.lease_ms = 600000, .lease_percent = 50,
 	};
 	bytes = core_arena_size(&f->cfg);
 	f->arena = aligned_alloc(4096, ALIGN_UP(bytes, 4096u));

@@ -364,6 +364,12 @@ static inline u32 domain_capacity(const struct core *c, const struct kv_domain *
 	return (u32)(c->head->device ? min(blocks, (u64)d->kept) : blocks);
 }
 
+/* The state that readers see: a lease is SWAPPED, and waits for nothing. */
+static inline u32 seq_state_seen(const struct kv_seq *s)
+{
+	return s->flags & SEQF_LEASE ? CORE_SEQ_LEASED : s->state;
+}
+
 static inline u64 seq_handle(const struct core *c, const struct kv_seq *s)
 {
 	return KVMM_SEQ(seq_number(c, s), s->generation);

@@ -127,7 +127,7 @@ int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
 	return 0;
 }
 
-/* Add one client's open sequences, with memory and without. */
+/* Add one client's open sequences: with memory, without, and leases. */
 static void client_add_seqs(const struct core *c, u32 client,
 			    struct core_client_view *v)
 {
@@ -143,6 +143,8 @@ static void client_add_seqs(const struct core *c, u32 client,
 		left--;
 		if (s[i].flags & SEQF_RUNNING)
 			v->nr_running++;
+		else if (s[i].flags & SEQF_LEASE)
+			v->nr_leases++;
 		else if (s[i].state != KVMM_SEQ_FAILED)
 			v->nr_waiting++;
 		KV_BUG_ON((u64)s[i].nr_blocks * tokens < s[i].valid_len &&
@@ -167,6 +169,7 @@ static void domain_view_seqs(const struct core *c, u32 domain,
 		    c->clients[i].domain == domain)
 			client_add_seqs(c, i, &v);
 	d->nr_waiting = v.nr_waiting;
+	d->nr_leases = v.nr_leases;
 	d->tail_tokens = v.tail_tokens;
 }
 
@@ -228,6 +231,7 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	v->peak_bytes = d->dev.peak * d->dev.block_bytes;
 	domain_view_seqs(c, i, v);
 	v->nr_running = d->nr_running;
+	v->leased = d->leased;
 	v->nr_max_events = d->nr_max_events;
 	v->nr_high_events = d->nr_high_events;
 	v->demoting = d->demote_since != 0;
@@ -283,7 +287,7 @@ int core_get_seq(const struct core *c, u32 i, struct core_seq_view *v)
 	v->client = s->client;
 	v->domain = s->domain;
 	v->seq = seq_handle(c, s);
-	v->state = s->state;
+	v->state = seq_state_seen(s);
 	v->family = s->family;
 	v->priority = s->priority;
 	v->valid_len = s->valid_len;
@@ -329,7 +333,8 @@ int core_get_lease(const struct core *c, u32 i, struct core_lease_view *v)
 	*v = (struct core_lease_view){
 		.client = s->client, .domain = s->domain, .seq = seq_handle(c, s),
 		.number = lease_number(c, s), .until = s->until,
-		.tokens = s->valid_len, .promoted = !!(s->flags & SEQF_PROMOTE),
+		.nr_blocks = s->nr_blocks, .tokens = s->valid_len,
+		.promoted = !!(s->flags & SEQF_PROMOTE),
 	};
 	memcpy(v->label, s->label, sizeof(s->label));
 	bt = seq_domain(c, s)->block_tokens;

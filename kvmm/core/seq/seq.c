@@ -29,7 +29,7 @@
 
 #define WORK_CLOSE	64u	/* see core_work() */
 
-static const char * const seq_state_names[KVMM_NR_SEQ_STATES] = {
+static const char * const seq_state_names[] = {
 	[KVMM_SEQ_CLOSED]	= "closed",
 	[KVMM_SEQ_WAITING]	= "waiting",
 	[KVMM_SEQ_READY]	= "ready",
@@ -38,11 +38,12 @@ static const char * const seq_state_names[KVMM_NR_SEQ_STATES] = {
 	[KVMM_SEQ_RECOMPUTE]	= "recompute",
 	[KVMM_SEQ_RESTORING]	= "restoring",
 	[KVMM_SEQ_FAILED]	= "failed",
+	[CORE_SEQ_LEASED]	= "leased",
 };
 
 const char *core_seq_state_name(u32 state)
 {
-	return state < KVMM_NR_SEQ_STATES ? seq_state_names[state] : "unknown";
+	return state < ARRAY_SIZE(seq_state_names) ? seq_state_names[state] : "unknown";
 }
 
 /* The sequence of a handle; NULL if the handle is stale or the sequence is closing. */

@@ -255,6 +255,8 @@ static u32 wait_now(const struct core *c, const struct kv_seq *s,
 	case KVMM_SEQ_FAILED:
 		return CORE_WAIT_closed;
 	}
+	if (s->flags & SEQF_LEASE)
+		return CORE_WAIT_lease;
 	if (s->flags & SEQF_PAGEDOUT)
 		return CORE_WAIT_advice;
 	if (!(s->flags & SEQF_QUEUED))
@@ -309,14 +311,14 @@ int core_get_why(const struct core *c, u32 i, u64 now, struct core_why_view *v)
 	v->seq = seq_handle(c, s);
 	v->client = s->client;
 	v->domain = s->domain;
-	v->state = s->state;
+	v->state = seq_state_seen(s);
 	v->wait = wait_now(c, s, v);
 	v->wait_domain = CORE_NONE;
 	if (v->wait == s->wait.why && v->wait) {
 		v->wait_domain = same_domain(c, s->wait.dom, s->wait.serial);
 		v->reason_ns = now > s->wait.since ? now - s->wait.since : 0;
 	}
-	if (!(s->flags & SEQF_RUNNING) && s->state != KVMM_SEQ_FAILED)
+	if (!(s->flags & (SEQF_RUNNING | SEQF_LEASE)) && s->state != KVMM_SEQ_FAILED)
 		v->waits_ns = now > s->since ? now - s->since : 0;
 	v->needs = max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks);
 	v->room = domain_slack(d);
