@@ -85,12 +85,14 @@ int cmd_clients(struct kvctl *k, char **argv);
 int cmd_domains(struct kvctl *k, char **argv);
 int cmd_limits(struct kvctl *k, char **argv);
 int cmd_tunables(struct kvctl *k, char **argv);
+int cmd_leases(struct kvctl *k, char **argv);
 json_t *kvctl_load(struct kvctl *k, const char *path, int *ret);
 
 /* kvctl_explain.c: @argv names a client, a sequence or nothing.  Return: exit code. */
 int cmd_explain(struct kvctl *k, char **argv);
 
 /* kvctl_why.c: the table of explained sequences.  Return: exit code. */
+void kvctl_format_ms(s64 ms, char *buf, size_t len);
 int kvctl_explain_table(FILE *out, const json_t *all, u64 running, size_t room,
 			int cols);
 

@@ -78,6 +78,12 @@ static bool has_memory(const json_t *row)
 	return !strcmp(str(row, "state"), "ready");
 }
 
+/* A lease waits for nothing. */
+static bool is_lease(const json_t *row)
+{
+	return !strcmp(str(row, "state"), "leased");
+}
+
 /* Explain all sequences of a client that wait, or lost their memory once. */
 static int explain_client(struct kvctl *k, struct told *t, u64 client)
 {
@@ -94,7 +100,7 @@ static int explain_client(struct kvctl *k, struct told *t, u64 client)
 	k->may_fail = true;
 	json_array_foreach(rows, i, row) {
 		t->running += has_memory(row);
-		if (has_memory(row) && !num(row, "preempted"))
+		if (is_lease(row) || (has_memory(row) && !num(row, "preempted")))
 			continue;
 		ret = explain_one(k, t, client, (u64)num(row, "seq"),
 				  k->opts.whole, true);

@@ -50,6 +50,7 @@ static const struct {
 	{ "domain/*/memory.events", FORM_PAIRS },
 	{ "domain/*/memory.*", FORM_PAIRS },
 	{ "client/*/status", FORM_KEYS }, { "client/*/seqs", FORM_TABLE },
+	{ "client/*/leases", FORM_TABLE },
 	{ "client/*/seq/*/explain", FORM_KEYS },
 };
 
@@ -135,7 +136,7 @@ static bool is_name(const char *key, size_t len)
 	static const char * const names[] = {
 		"name", "comm", "tenant", "state", "Filename", "Name", "Tenant",
 		"Domain", "Socket", "Epoch", "Sequence", "WaitsFor", "LastBy",
-		"LastBySeq",
+		"LastBySeq", "label",
 	};
 	u32 i;
 

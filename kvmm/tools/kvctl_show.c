@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvctl_show.c - status, clients, domains, limits, tunables
+ * kvctl_show.c - status, clients, domains, limits, tunables, leases
  *
  * These commands read the daemon's files, each of which is of one instant.  Columns
  * and lines are found by their names there.  A figure that is missing, at a
@@ -19,7 +19,7 @@
 #define COLUMNS_MAX	12
 
 /* Unit of a figure. */
-enum unit { UNIT_WORD, UNIT_KB, UNIT_BYTES };
+enum unit { UNIT_WORD, UNIT_KB, UNIT_BYTES, UNIT_MS };
 
 /**
  * struct column - one column of a table for people
@@ -65,6 +65,13 @@ static const struct column tunable_columns[] = {
 	{ "mode", "MODE", 5, UNIT_WORD },
 };
 
+static const struct column lease_columns[] = {
+	{ "client", "CLIENT", 6, UNIT_WORD }, { "label", "LABEL", -16, UNIT_WORD },
+	{ "tokens", "TOKENS", 8, UNIT_WORD }, { "device", "DEVICE", 8, UNIT_WORD },
+	{ "host", "HOST", 8, UNIT_WORD }, { "area", "AREA", 8, UNIT_WORD },
+	{ "lost", "LOST", 6, UNIT_WORD }, { "ends_ms", "ENDS-IN", 0, UNIT_MS },
+};
+
 static_assert(ARRAY_SIZE(client_columns) <= COLUMNS_MAX, "room for widths");
 static_assert(ARRAY_SIZE(domain_columns) <= COLUMNS_MAX, "room for widths");
 
@@ -81,6 +88,8 @@ static void format_value(const json_t *v, enum unit unit, char *buf, size_t len)
 			n /= 1024;
 		snprintf(buf, len, n < 10 && i ? "%.1f%c" : "%.0f%c", n,
 			 units[i]);
+	} else if (json_is_integer(v) && unit == UNIT_MS) {
+		kvctl_format_ms(json_integer_value(v), buf, len);
 	} else if (json_is_integer(v)) {
 		snprintf(buf, len, "%" JSON_INTEGER_FORMAT,
 			 json_integer_value(v));
@@ -289,6 +298,71 @@ int cmd_tunables(struct kvctl *k, char **argv)
 	if (!ret)
 		ret = print_table(rows, tunable_columns,
 				  ARRAY_SIZE(tunable_columns));
+	json_decref(rows);
+	return ret;
+}
+
+/* ---- leases ---- */
+
+/* Add the leases of a client to @rows, with its number. */
+static int leases_add(struct kvctl *k, json_t *rows, u64 client)
+{
+	json_t *leases, *row;
+	char path[64];
+	size_t i;
+	int ret;
+
+	snprintf(path, sizeof(path), "client/%" PRIu64 "/leases", client);
+	leases = kvctl_load(k, path, &ret);
+	json_array_foreach(leases, i, row) {
+		json_object_set_new(row, "client", json_integer((json_int_t)client));
+		json_array_append(rows, row);
+	}
+	json_decref(leases);
+	return ret;
+}
+
+/* A client that left meanwhile is no failure. */
+static int leases_of_all(struct kvctl *k, json_t *rows)
+{
+	json_t *clients, *row;
+	size_t i;
+	int ret;
+
+	clients = kvctl_load(k, "clients", &ret);
+	json_array_foreach(clients, i, row) {
+		if (!json_integer_value(json_object_get(row, "leases")))
+			continue;
+		k->may_fail = true;
+		ret = leases_add(k, rows, (u64)json_integer_value(
+				 json_object_get(row, "id")));
+		k->may_fail = false;
+		if (ret == EXIT_FAILURE)
+			ret = EXIT_SUCCESS;
+		if (ret)
+			break;
+	}
+	json_decref(clients);
+	return ret;
+}
+
+int cmd_leases(struct kvctl *k, char **argv)
+{
+	json_t *rows;
+	u64 client;
+	int ret;
+
+	if (*argv && kv_parse_uint(*argv, &client)) {
+		pr_err("%.60s: is no client: give its number, see kvctl clients",
+		       *argv);
+		return EX_USAGE;
+	}
+	rows = json_array();
+	ret = *argv ? leases_add(k, rows, client) : leases_of_all(k, rows);
+	if (!ret && k->opts.json)
+		return kvctl_print_json(rows);
+	if (!ret)
+		ret = print_table(rows, lease_columns, ARRAY_SIZE(lease_columns));
 	json_decref(rows);
 	return ret;
 }

@@ -80,8 +80,8 @@ static void print_sum(FILE *out, json_t * const *row, size_t nr, u64 running)
 	fprintf(out, "; %" PRIu64 " run\n", running);
 }
 
-/* A wait in few columns: 850ms, 12.3s, 14m02s, 3h05m. */
-static void format_ms(s64 ms, char *buf, size_t len)
+/* kvctl_format_ms() - a time in few columns: 850ms, 12.3s, 14m02s, 3h05m */
+void kvctl_format_ms(s64 ms, char *buf, size_t len)
 {
 	const s64 s = ms / 1000;
 
@@ -136,7 +136,7 @@ static void print_row(FILE *out, const json_t *o, int cols)
 	char wait[24] = "-", why[256], line[400];
 
 	if (waits(o))
-		format_ms(num(o, "WaitsMs"), wait, sizeof(wait));
+		kvctl_format_ms(num(o, "WaitsMs"), wait, sizeof(wait));
 	format_reason(o, why, sizeof(why));
 	snprintf(line, sizeof(line), "%9s %7s %-8s %5" PRId64 " %5" PRId64 " %4"
 		 PRId64 "  %s", str(o, "Sequence"), wait,

@@ -60,6 +60,8 @@ fails 'a path and no command' 64 "no command: did you mean kvctl cat sys/vm/pool
 	sys/vm/pool_bytes
 fails 'ls with two paths' 64 'ls: wrong number' ls a b
 fails 'status with a path' 64 'status: wrong number' status x
+fails 'leases of two' 64 'leases: wrong number' leases 0 1
+fails 'leases of a name' 64 'it: is no client: give its number' leases it
 fails 'explain of three' 64 'explain: wrong number' explain 0 1 2
 fails 'evict without a domain' 64 'evict: wrong number' evict
 fails 'evict of no size' 64 'much: not a valid size: write 64K, 256M, 60GiB$' evict chat much
@@ -75,7 +77,7 @@ fails 'timeout of zero' 64 '--timeout' --timeout 0 ls
 # ---- help comes from the tables
 run "$kvctl" help
 check 'help' rc_is 0
-for word in status clients domains limits tunables explain cat ls check wait set drop_caches evict \
+for word in status clients domains limits tunables leases explain cat ls check wait set drop_caches evict \
 	pin unpin drain log_level version help --socket --timeout --json --off; do
 	check "help names $word" says "^  $word( |\$)"
 done
@@ -243,6 +245,10 @@ for verb in clients domains limits; do
 	check "$verb: a table" says '^ +[A-Z]+ '
 	check "$verb: fits a terminal" test -z "$(awk 'length > 79' <<<"$out")"
 done
+run "$kvctl" leases
+check 'leases: none' says '^CLIENT LABEL +TOKENS +DEVICE +HOST +AREA +LOST ENDS-IN$'
+check 'leases: fits a terminal' test -z "$(awk 'length > 79' <<<"$out")"
+fails 'leases of no client' 1 'client/5/leases: no such file' leases 5
 run "$kvctl" tunables
 check 'tunables: what can be set' says '^swappiness +100 +rw$'
 check 'tunables: what cannot' says '^max_seqs +[0-9]+ +r$'
