@@ -98,7 +98,7 @@
 	x(extent_release,	"extents returned to the system")	\
 	x(pool_grow,		"times that an operator made the pool larger") \
 	x(pool_shrink,		"times that an operator made the pool smaller") \
-	x(resize_evict,		"cached blocks dropped to make the pool smaller")	\
+	x(resize_evict,		"cached blocks evicted to make the pool smaller")	\
 	x(resize_preempt,	"families preempted to make the pool smaller")	\
 	x(extent_revoke,	"extents asked back from clients that had them mapped") \
 	x(revoke_preempt,	"families preempted for a sequence of another tenant") \

@@ -9,11 +9,12 @@
  *
  *	SPAN -> BACKED -> REVOKING -> ABSENT -> OFFLINE
  *
- * A span is isolated and its cache evicted.  Its blocks in use move to other
- * spans of the domain (evacuate.c), if there is room or there are free extents.
- * Sequences that still have blocks in it after starve_ns are preempted, also
- * below memory.min: the operator decides, and the protection was scaled to the
- * new size before.  Then every client that may have the extent mapped is asked
+ * All leaving spans are isolated first, and their cache is evicted; it gets copies
+ * on the lower tiers as any evicted block does (evict.c).  Then their blocks in use
+ * move to other spans of the domain (evacuate.c): to free blocks, to free extents,
+ * or in place of cache there.  Sequences that find no room, or still have blocks in
+ * a leaving span after starve_ns, are preempted, also below memory.min: the operator
+ * decides, and the protection was scaled to the new size before.  Then every client that may have the extent mapped is asked
  * to give it back, as between tenants (revoke.c), here also the clients of its
  * own tenant.  A client that keeps it past the deadline is killed.
  *
@@ -41,13 +42,21 @@ static bool resize_is_late(const struct core *c)
 	return c->now - c->head->resized >= core_cfg(c)->starve_ns;
 }
 
-/* Get another span for the blocks of this one, if there are free extents. */
-static bool span_finds_room(struct core *c, u32 first)
+/*
+ * Get room for @nr blocks of the span: of free extents, else in place of cache of the
+ * domain.  Return: true: there is room, or it is on its way.
+ */
+static bool span_finds_room(struct core *c, u32 first, u32 nr)
 {
-	const struct kv_domain *d = &c->domains[c->spans[first].domain];
+	u32 dom = c->spans[first].domain;
+	const struct kv_domain *d = &c->domains[dom];
 
-	return !resize_is_late(c) && (d->dev.pending_spans ||
-	       extent_run_take(c, c->spans[first].domain) >= 0);
+	if (resize_is_late(c))
+		return false;
+	if (d->dev.pending_spans || extent_run_take(c, dom) >= 0)
+		return true;
+	return (u64)domain_slack(d) + domain_leaving(d) + domain_cached(d) >= nr &&
+	       room_evict(c, dom, nr) != ROOM_NONE;
 }
 
 /*
@@ -67,7 +76,7 @@ static bool span_close_off(struct core *c, u32 first)
 	if (span_is_isolated(&c->spans[first]))
 		return true;
 	err = span_isolate(c, first);
-	if (err != -EBUSY || span_finds_room(c, first))
+	if (err != -EBUSY || span_finds_room(c, first, c->spans[first].nr_free))
 		return !err;
 	for (i = d->run_head; i != CORE_NONE && err == -EBUSY; i = next) {
 		struct kv_seq *s = &c->seqs[i];
@@ -92,50 +101,69 @@ static bool span_is_there(const struct core *c, u32 first, u32 dom)
 	return sp->nr_extents && sp->domain == dom && span_is_isolated(sp);
 }
 
-/* Evict all of its cache, also below memory.min. */
-static void span_drop_cache(struct core *c, u32 first)
+/* Blocks of sequences in the span. */
+static u32 span_in_use(const struct core *c, u32 first)
 {
-	u32 dom = c->spans[first].domain, nr = c->spans[first].nr_blocks, i;
-	u32 base = first * core_sizes(c)->blocks_per_extent;
+	u32 base = first * core_sizes(c)->blocks_per_extent, i, nr = 0;
 
-	for (i = base; i < base + nr && span_is_there(c, first, dom); i++)
-		if (c->blocks[i].state == BLK_CACHED) {
-			index_evict(c, i);
-			core_count(c, CORE_EV_resize_evict, 1);
-		}
+	for (i = base; i < base + c->spans[first].nr_blocks; i++)
+		nr += c->blocks[i].state == BLK_OPEN ||
+		      c->blocks[i].state == BLK_SEALED;
+	return nr;
 }
 
-/* Do the blocks left in the span move to other spans? */
+/* Do the blocks left in the span move to other spans, or leave it by themselves? */
 static bool span_moves(struct core *c, u32 first)
 {
 	const struct kv_span *sp = &c->spans[first];
+	u32 nr = span_in_use(c, first);
 
 	KV_BUG_ON(!sp->nr_extents || !span_is_isolated(sp));
+	if (!nr || evacuate_is_on(c, first))
+		return !nr || !resize_is_late(c);
 	if (resize_is_late(c) || !c->ops->copy)
 		return false;
-	if (evacuate_is_on(c, first))
-		return true;
-	if (domain_slack(&c->domains[sp->domain]) < sp->nr_blocks - sp->nr_free)
-		return span_finds_room(c, first);
+	if (domain_slack(&c->domains[sp->domain]) < nr)
+		return span_finds_room(c, first, nr);
 	/* On false as many spans as possible are being emptied already. */
 	(void)!evacuate_span(c, first, true);
 	return true;
 }
 
-static void span_leave(struct core *c, u32 first)
+/* Close a span that leaves, and evict its cache, also below memory.min. */
+static void span_close(struct core *c, u32 first)
 {
 	u32 dom = c->spans[first].domain;
 
 	if (!span_close_off(c, first))
 		return;
 	KV_BUG_ON(!span_is_there(c, first, dom));
-	span_drop_cache(c, first);
-	if (!span_is_there(c, first, dom) || span_moves(c, first))
+	span_evict_leaving(c, first, !resize_is_late(c));
+}
+
+static void span_leave(struct core *c, u32 first)
+{
+	u32 dom = c->spans[first].domain;
+
+	if (!span_is_isolated(&c->spans[first]) || span_moves(c, first))
 		return;
 	if (span_is_there(c, first, dom))
 		displace_all(c, first);
 	if (span_is_there(c, first, dom))
-		span_drop_cache(c, first);
+		span_evict_leaving(c, first, !resize_is_late(c));
+}
+
+/* The span that is handled at extent @e; CORE_NONE: none is. */
+static u32 span_at(const struct core *c, u32 e)
+{
+	const struct kv_extent *x = &c->extents[e];
+
+	/*
+	 * A span that begins below nr_online is handled at its first leaving
+	 * extent.
+	 */
+	return x->state == EXT_SPAN && (e == c->head->nr_online || x->span == e) ?
+	       x->span : CORE_NONE;
 }
 
 /* Empty one extent as far as possible now.  Return: true when it is OFFLINE. */
@@ -143,11 +171,7 @@ static bool extent_leave(struct core *c, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
 
-	/*
-	 * A span that begins below nr_online is handled at its first leaving
-	 * extent.
-	 */
-	if (x->state == EXT_SPAN && (e == c->head->nr_online || x->span == e))
+	if (span_at(c, e) != CORE_NONE)
 		span_leave(c, x->span);
 	KV_BUG_ON(x->state == EXT_SPAN && !c->spans[x->span].nr_extents);
 	if (x->want)
@@ -197,6 +221,10 @@ void resize_tick(struct core *c)
 	KV_BUG_ON(c->head->nr_online > core_sizes(c)->nr_extents);
 	for (e = 0; e < core_sizes(c)->nr_extents; e++)
 		done &= extent_returns(c, e);
+	c->taker = CORE_NONE;
+	for (e = c->head->nr_online; e < core_sizes(c)->nr_extents; e++)
+		if (span_at(c, e) != CORE_NONE)
+			span_close(c, span_at(c, e));
 	for (e = c->head->nr_online; e < core_sizes(c)->nr_extents; e++)
 		done &= extent_leave(c, e);
 	if (done)

@@ -2,9 +2,9 @@
 /*
  * evict.c - evict cached blocks of a domain, those of least worth first
  *
- * Three callers, three bounds: the domain itself that needs room, another
- * domain that may have the blocks that this one can spare, and a span that is about
- * to leave its domain.  lru.c says which block is next; of blocks that are worth as
+ * Four callers, four bounds: the domain itself that needs room, another
+ * domain that may have the blocks that this one can spare, a span that is about
+ * to leave its domain, and one that is about to leave the pool.  lru.c says which block is next; of blocks that are worth as
  * much, one with a copy on a lower tier comes first.  demote.c says whether a block
  * gets a copy.  An evicted block with its copy in flight is LIMBO, and free when the
  * copy ends: the request that needs it waits for that (ROOM_MADE).
@@ -12,6 +12,7 @@
 #include "kvmm/core/reclaim/reclaim.h"
 
 #define WORK_EVICT	32u	/* see core_work() */
+#define LEAVE_COPIES	1024u	/* copies in flight while a span leaves the pool */
 #define PEERS		16u	/* blocks among which one with a copy is preferred */
 
 /* Does the block's eviction give its domain a free block? */
@@ -221,4 +222,47 @@ u32 span_evict_cached(struct core *c, u32 first)
 	owner->dev.keep_spans = 0;
 	core_count(c, CORE_EV_reclaim_direct, nr);
 	return nr;
+}
+
+/*
+ * Evict a block of a span that leaves the pool, with a copy first, if that pays.
+ * Return: false: it stays for now.
+ */
+static bool evict_leaving(struct core *c, u32 dom, u32 blk, bool waits)
+{
+	enum demote got;
+
+	if (c->head->nr_copies >= LEAVE_COPIES && c->blocks[blk].entry == CORE_NONE)
+		return false;
+	got = demote_block(c, dom, blk);
+	if (got == DEMOTE_FULL && demote_may_write(c, dom))
+		got = DEMOTE_WAITS;
+	if (got == DEMOTE_GONE || (got == DEMOTE_WAITS && waits))
+		return got == DEMOTE_GONE;
+	count_copy(c, got == DEMOTE_WAITS ? DEMOTE_NOT : got);
+	index_evict(c, blk);
+	core_count(c, CORE_EV_resize_evict, 1);
+	return true;
+}
+
+/**
+ * span_evict_leaving() - evict the cached blocks of a span that leaves the pool
+ * @first: its first extent; it is isolated
+ * @waits: a block for whose copy a host slot is on its way stays
+ *
+ * No limit protects them.  A block with its copy in flight is LIMBO and keeps the
+ * span until the copy ends.  A block that stays is for a later call.  The span may
+ * be released meanwhile.
+ */
+void span_evict_leaving(struct core *c, u32 first, bool waits)
+{
+	const struct kv_span *sp = &c->spans[first];
+	u32 dom = sp->domain, i = first * core_sizes(c)->blocks_per_extent;
+	u32 end = i + sp->nr_blocks;
+
+	KV_BUG_ON(!sp->nr_extents || !span_is_isolated(sp));
+	for (; i < end && sp->nr_extents && sp->domain == dom && sp->nr_cached; i++)
+		if (c->blocks[i].state == BLK_CACHED &&
+		    !evict_leaving(c, dom, i, waits))
+			return;
 }

@@ -9,6 +9,7 @@
 enum verdict room_evict(struct core *c, u32 dom, u32 nr);
 void room_evict_spare(struct core *c, u32 dom, u32 nr);
 u32 span_evict_cached(struct core *c, u32 first);
+void span_evict_leaving(struct core *c, u32 first, bool waits);
 
 /* waiter.c: memory that waiting sequences need, and whether they can have it */
 struct kv_seq *first_waiter(const struct core *c, const struct kv_domain *d);

@@ -181,6 +181,15 @@ enum demote demote_block(struct core *c, u32 dom, u32 blk)
 }
 
 /**
+ * demote_may_write() - is a host slot being filled that can be written, then dropped?
+ */
+bool demote_may_write(const struct core *c, u32 dom)
+{
+	return areas_pay(c, dom) && host_part(c, dom)->nr[BLK_LIMBO] &&
+	       !c->head->nr_overdue;
+}
+
+/**
  * demote_room() - free host slots for content that is read from areas
  * @nr:    number of slots
  * @waits: takes whether slots will be free when writes have ended
@@ -194,9 +203,8 @@ bool demote_room(struct core *c, u32 dom, u32 nr, bool *waits)
 	while (host_free(c, dom) < nr && got == DEMOTE_DONE)
 		got = host_part(c, dom)->used ? demote_slot(c, dom, CORE_NONE) :
 						DEMOTE_FULL;
-	/* A slot of a copy in flight can be written, then dropped. */
-	*waits = got == DEMOTE_WAITS || (got != DEMOTE_DONE && areas_pay(c, dom) &&
-		 host_part(c, dom)->nr[BLK_LIMBO] && !c->head->nr_overdue);
+	*waits = got == DEMOTE_WAITS || (got != DEMOTE_DONE &&
+					 demote_may_write(c, dom));
 	return got == DEMOTE_DONE;
 }
 

@@ -38,6 +38,7 @@ void demote_judge(struct core *c, u32 dom);
 void demote_judge_all(struct core *c);
 bool area_read_pays(const struct core *c, u32 dom, u32 slot);
 enum demote demote_slot(struct core *c, u32 dom, u32 node);
+bool demote_may_write(const struct core *c, u32 dom);
 bool demote_room(struct core *c, u32 dom, u32 nr, bool *waits);
 
 /* tier_io.c: requests in flight for an entry: copies and I/O */
