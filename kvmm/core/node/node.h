@@ -30,6 +30,7 @@ void drain_publish(struct core *c, u32 client);
 
 /* resize.c: resizing of the device pool while it is in use */
 void resize_tick(struct core *c);
+int resize_check(const struct core *c, u64 bytes);
 
 /* resume.c: return of the clients of an adopted arena */
 void client_publish(struct core *c, u32 client);

@@ -31,6 +31,8 @@
  */
 #include "kvmm/core/node/node.h"
 
+#define COPY_PATIENCE	16u	/* in starve_ns: wait for copies of leaving cache */
+
 static bool extent_leaves(const struct core *c, u32 e)
 {
 	return e >= c->head->nr_online && e < core_sizes(c)->nr_extents;
@@ -40,6 +42,12 @@ static bool extent_leaves(const struct core *c, u32 e)
 static bool resize_is_late(const struct core *c)
 {
 	return c->now - c->head->resized >= core_cfg(c)->starve_ns;
+}
+
+/* Is a slot for the copy of a leaving block still worth the wait?  Writes take long. */
+static bool resize_waits(const struct core *c)
+{
+	return c->now - c->head->resized < COPY_PATIENCE * core_cfg(c)->starve_ns;
 }
 
 /*
@@ -116,6 +124,7 @@ static u32 span_in_use(const struct core *c, u32 first)
 static bool span_moves(struct core *c, u32 first)
 {
 	const struct kv_span *sp = &c->spans[first];
+	struct kv_domain *d = &c->domains[sp->domain];
 	u32 nr = span_in_use(c, first);
 
 	KV_BUG_ON(!sp->nr_extents || !span_is_isolated(sp));
@@ -123,8 +132,14 @@ static bool span_moves(struct core *c, u32 first)
 		return !nr || !resize_is_late(c);
 	if (resize_is_late(c) || !c->ops->copy)
 		return false;
-	if (domain_slack(&c->domains[sp->domain]) < nr)
-		return span_finds_room(c, first, nr);
+	/* Spans are served in their order. */
+	if (d->move_waits)
+		return true;
+	if (domain_slack(d) < nr && !span_finds_room(c, first, nr))
+		return false;
+	d->move_waits = domain_slack(d) < nr;
+	if (d->move_waits)
+		return true;
 	/* On false as many spans as possible are being emptied already. */
 	(void)!evacuate_span(c, first, true);
 	return true;
@@ -138,7 +153,7 @@ static void span_close(struct core *c, u32 first)
 	if (!span_close_off(c, first))
 		return;
 	KV_BUG_ON(!span_is_there(c, first, dom));
-	span_evict_leaving(c, first, !resize_is_late(c));
+	span_evict_leaving(c, first, resize_waits(c));
 }
 
 static void span_leave(struct core *c, u32 first)
@@ -150,7 +165,7 @@ static void span_leave(struct core *c, u32 first)
 	if (span_is_there(c, first, dom))
 		displace_all(c, first);
 	if (span_is_there(c, first, dom))
-		span_evict_leaving(c, first, !resize_is_late(c));
+		span_evict_leaving(c, first, resize_waits(c));
 }
 
 /* The span that is handled at extent @e; CORE_NONE: none is. */
@@ -214,7 +229,7 @@ static bool extent_returns(struct core *c, u32 e)
 void resize_tick(struct core *c)
 {
 	bool done = true;
-	u32 e;
+	u32 e, i;
 
 	if (!c->head->resizing)
 		return;
@@ -222,6 +237,8 @@ void resize_tick(struct core *c)
 	for (e = 0; e < core_sizes(c)->nr_extents; e++)
 		done &= extent_returns(c, e);
 	c->taker = CORE_NONE;
+	for_each_domain(c, i)
+		c->domains[i].move_waits = 0;
 	for (e = c->head->nr_online; e < core_sizes(c)->nr_extents; e++)
 		if (span_at(c, e) != CORE_NONE)
 			span_close(c, span_at(c, e));
@@ -275,6 +292,22 @@ static u32 span_longest(const struct core *c)
 }
 
 /**
+ * resize_check() - may the device pool have a size?
+ *
+ * Return: as core_pool_resize().
+ */
+int resize_check(const struct core *c, u64 bytes)
+{
+	u64 nr = bytes / core_cfg(c)->extent_size;
+
+	if (!nr)
+		return -EINVAL;
+	if (bytes > core_cfg(c)->pool_bytes)
+		return -ERANGE;
+	return nr < span_longest(c) ? -EBUSY : 0;
+}
+
+/**
  * core_pool_resize() - an operator changes the size of the device pool
  * @bytes: rounded down to whole extents; up to core_config.pool_bytes
  *
@@ -289,14 +322,11 @@ int core_pool_resize(struct core *c, u64 now, u64 bytes)
 {
 	u64 nr = bytes / core_cfg(c)->extent_size;
 	u32 was = c->head->nr_online;
+	int err = resize_check(c, bytes);
 	core_event(c);
 
-	if (!nr)
-		return -EINVAL;
-	if (bytes > core_cfg(c)->pool_bytes)
-		return -ERANGE;
-	if (nr < span_longest(c))
-		return -EBUSY;
+	if (err)
+		return err;
 	c->now = now;
 	if (nr == was)
 		return 0;

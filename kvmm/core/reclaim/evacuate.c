@@ -19,7 +19,8 @@
  * reservations.
  *
  * Blocks of sequences move.  A cached block that ends a prefix, or that a lower
- * tier has, is evicted, since the waiting domain would evict as much.  A cached
+ * tier has, is evicted, with a copy first if that pays, since the waiting domain
+ * would evict as much.  A cached
  * block that others follow moves, because its eviction would evict them too; so
  * does one that memory.min or the cache floor protects.  A block that an open step
  * may write stays for now: the next grant copies a tail that is in no step instead
@@ -52,8 +53,11 @@ static void scan_block(struct core *c, u32 evac, u32 blk)
 
 	KV_BUG_ON(block_span(c, blk) != c->head->evacs[evac].span);
 	KV_BUG_ON(b->domain != c->head->evacs[evac].dom);
+	/* Cache that leaves the pool is evicted by resize.c. */
+	if (b->state == BLK_CACHED && block_leaves(c, blk))
+		return;
 	if (b->state == BLK_CACHED && !b->nr_copy && cache_goes(c, blk)) {
-		index_evict(c, blk);
+		evict_from_span(c, b->domain, blk);
 		return;
 	}
 	if (b->state != BLK_CACHED && b->state != BLK_SEALED &&

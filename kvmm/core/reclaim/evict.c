@@ -179,8 +179,13 @@ void room_evict_spare(struct core *c, u32 dom, u32 nr)
 	d->dev.keep_spans = 0;
 }
 
-/* Evict a block of a span for another domain; with a copy first, if that pays. */
-static void evict_from_span(struct core *c, u32 dom, u32 blk)
+/**
+ * evict_from_span() - evict a block of a span for another domain
+ *
+ * With a copy first, if that pays and a slot is free.  Then the block is LIMBO until
+ * the copy ends, and core.demoted is set.
+ */
+void evict_from_span(struct core *c, u32 dom, u32 blk)
 {
 	enum demote got = demote_block(c, dom, blk);
 

@@ -8,6 +8,7 @@
 /* evict.c: evict cached blocks of a domain, those of least worth first */
 enum verdict room_evict(struct core *c, u32 dom, u32 nr);
 void room_evict_spare(struct core *c, u32 dom, u32 nr);
+void evict_from_span(struct core *c, u32 dom, u32 blk);
 u32 span_evict_cached(struct core *c, u32 first);
 void span_evict_leaving(struct core *c, u32 first, bool waits);
 
