@@ -333,6 +333,42 @@ void core_area_lose(struct core *core, u64 now, u32 area);
 /* resize.c */
 int __must_check core_pool_resize(struct core *core, u64 now, u64 bytes);
 
+/**
+ * struct core_shrink_view - cost of a smaller device pool for a domain
+ * @lost:       blocks of cache whose content is forgotten
+ * @lost_below: of these, blocks that only a lower tier has: they follow lost ones
+ * @kept:       evicted blocks that stay in the host pool [0], or in areas [1]
+ * @moved:      blocks of sequences that move inside the device
+ * @evicted:    blocks of cache in the rest of the pool that are evicted for these;
+ *              part of @lost and @kept
+ * @swapped:    sequences that are preempted and swapped out
+ * @recomputed: sequences that are preempted and computed again
+ * @tokens:     valid tokens of these
+ * @too_large:  open sequences that fail, because they no longer fit alone
+ * @bound:      @lost is the least number, or @swapped and @recomputed are the most
+ */
+struct core_shrink_view {
+	u64	lost;
+	u64	lost_below;
+	u64	kept[2];
+	u64	moved;
+	u64	evicted;
+	u64	swapped;
+	u64	recomputed;
+	u64	tokens;
+	u64	too_large;
+	bool	bound;
+};
+
+/* shrink.c: the cost of a smaller pool, computed in slices */
+struct core_shrink;
+
+u64 core_shrink_bytes(const struct core_config *cfg);
+int __must_check core_shrink_begin(const struct core *core, struct core_shrink *s,
+				   u64 bytes);
+bool core_shrink_next(const struct core *core, struct core_shrink *s);
+void core_shrink_get(const struct core_shrink *s, u32 dom, struct core_shrink_view *v);
+
 /* limit.c */
 #define CORE_WEIGHT_DEFAULT	100u
 #define CORE_WEIGHT_MAX		10000u

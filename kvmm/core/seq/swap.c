@@ -56,9 +56,11 @@ static u32 family_blocks(struct core *c, struct kv_seq *s, u32 state,
 	return nr;
 }
 
-/* Is it cheaper to copy the blocks than to compute them again, as measured? */
-static bool swap_pays(const struct core *c, const struct kv_domain *d,
-		      u32 nr_blocks, u32 fresh)
+/**
+ * swap_pays() - is it cheaper to copy blocks than to compute them again, as measured?
+ * @fresh: of @nr_blocks, blocks without a lower copy
+ */
+bool swap_pays(const struct core *c, const struct kv_domain *d, u32 nr_blocks, u32 fresh)
 {
 	u64 kb = max(d->dev.block_bytes / 1024, 1ull);
 	u64 move = (nr_blocks + (u64)fresh) * kb * c->head->copy_ns_kb;

@@ -96,7 +96,10 @@ void demote_judge_all(struct core *c)
 		demote_judge(c, i);
 }
 
-static bool copy_pays(const struct core *c, u32 dom)
+/**
+ * copy_pays() - does it cost less to copy a block out and in than to compute it again?
+ */
+bool copy_pays(const struct core *c, u32 dom)
 {
 	return c->domains[dom].pays & PAYS_COPY;
 }

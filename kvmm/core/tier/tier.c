@@ -308,8 +308,10 @@ static void write_some(struct core *c, u32 dom,
 	part->write_next = i;
 }
 
-/* Slots at the old end of the list that areas should have, too. */
-static u32 write_window(const struct core *c, u32 dom)
+/**
+ * host_write_window() - slots at the old end of the list that areas should have, too
+ */
+u32 host_write_window(const struct core *c, u32 dom)
 {
 	return min(max(host_slots_max(c, dom) / 16, 4u), (u32)SCAN_MAX);
 }
@@ -321,7 +323,7 @@ static u32 write_window(const struct core *c, u32 dom)
  */
 bool host_write_oldest(struct core *c, u32 dom)
 {
-	u32 i = host_part(c, dom)->lru_head, left = write_window(c, dom), nr = 0;
+	u32 i = host_part(c, dom)->lru_head, left = host_write_window(c, dom), nr = 0;
 	bool moving = false;
 
 	for (; i != CORE_NONE && left; i = c->entries_low[i].next, left--) {

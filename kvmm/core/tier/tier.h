@@ -15,6 +15,7 @@ u32 host_slots_max(const struct core *c, u32 dom);
 bool host_is_wanted(const struct core *c);
 bool host_drop_copy(struct core *c, u32 dom, u32 node);
 bool host_drop_oldest(struct core *c, u32 dom, u32 node);
+u32 host_write_window(const struct core *c, u32 dom);
 bool host_write_oldest(struct core *c, u32 dom);
 void tier_background(struct core *c);
 
@@ -33,6 +34,7 @@ bool demote_ahead(struct core *c, u32 dom, u32 blk);
 void demote_waits(struct core *c, struct kv_domain *d, bool waits);
 void demote_through(struct core *c, u32 dom, u32 blk);
 void demote_background(struct core *c);
+bool copy_pays(const struct core *c, u32 dom);
 bool areas_pay(const struct core *c, u32 dom);
 void demote_judge(struct core *c, u32 dom);
 void demote_judge_all(struct core *c);
