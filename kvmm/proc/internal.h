@@ -99,6 +99,7 @@ struct proc {
  * @client: client in the path, else NULL
  * @seq:    record of the sequence in the path
  * @event:  of CORE_TRACE_EVENTS, the event in the path
+ * @bytes:  size in the path
  */
 struct proc_ctx {
 	struct proc			*proc;
@@ -108,6 +109,7 @@ struct proc_ctx {
 	const struct core_client_view	*client;
 	u32				seq;
 	u32				event;
+	u64				bytes;
 };
 
 /* Records that a file is printed from; names in its path may need more. */
@@ -119,6 +121,7 @@ struct proc_ctx {
 #define NEED_SEQS	BIT(5)	/* names of sequences, asked for one by one */
 #define NEED_LIVES	BIT(6)	/* lifetime histograms, with NEED_DOMAINS */
 #define NEED_EVENTS	BIT(7)	/* names of events: nothing is fetched */
+#define NEED_SIZES	BIT(10)	/* sizes of the pool; with the pool */
 #define PSI_FILE(res)	(((res) + 1u) << 8)	/* of CORE_PSI_*; takes triggers */
 #define PSI_RES(need)	((((need) >> 8) & 3) - 1)
 #define FOR_TENANTS	BIT(31)	/* shown to a tenant, with its own records alone */
@@ -175,6 +178,8 @@ struct proc_ctx {
 	  "switches an event of trace: 0 or 1")				\
 	x("pool/gpu0/size", 0644, NEED_POOL, show_pool_size,		\
 	  "bytes of the device pool that are online, or are to be")	\
+	x("pool/gpu0/shrink/SIZE", 0400, NEED_DOMAINS, show_shrink,	\
+	  "the cost of making the pool as small as that now, one line per domain") \
 	x("pressure/memory", 0666, NEED_POOL | PSI_FILE(CORE_PSI_MEMORY), show_pressure, \
 	  "time lost for want of memory, as in the kernel")		\
 	x("pressure/io", 0666, NEED_POOL | PSI_FILE(CORE_PSI_IO), show_pressure, \
@@ -304,6 +309,9 @@ int __must_check proc_fetch_trace(struct proc *proc, struct proc_trace *t);
 int __must_check proc_fetch_enabled(struct proc *proc, u32 *events);
 int __must_check proc_fetch_oom(struct proc *proc);
 int __must_check proc_fetch_map(struct proc *proc, struct proc_slice *slice);
+int __must_check proc_fetch_shrink(struct proc *proc, struct core_shrink *s, u64 bytes,
+				   int *answer, struct proc_slice *first,
+				   struct proc_slice *last);
 int __must_check proc_fetch_runs(struct proc *proc, u32 seq, u32 *at);
 u32 proc_seq_record(const struct proc *proc, const struct core_seq_view *v);
 
@@ -369,6 +377,9 @@ void proc_tenant_info(const struct proc *proc, u64 key,
 		      struct proc_tenant_info *info);
 const char *proc_tenant_name(const struct proc *proc, u32 tenant,
 			     struct proc_tenant_info *info);
+
+/* shrink.c */
+void proc_shrink_ls(const struct proc_ctx *ctx);
 
 /* extent.c */
 const char *proc_extent_state(u32 state);

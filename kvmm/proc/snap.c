@@ -98,7 +98,7 @@ static void snap_node(struct core *core, void *arg)
 	struct proc_node *node = &proc->node;
 
 	node->draining = core_get_drain(core);
-	if (node->need & NEED_POOL) {
+	if (node->need & (NEED_POOL | NEED_SIZES)) {
 		core_get_events(core, node->events);
 		core_get_pool(core, &node->pool);
 		(void)core_get_pressure(core, CORE_NONE, &node->pressure);
@@ -426,4 +426,54 @@ int proc_fetch_map(struct proc *proc, struct proc_slice *slice)
 	int err = proc->src.call(proc->src.arg, snap_map, &s);
 
 	return err ? err : slice->next < proc->nr_extents;
+}
+
+struct snap_shrink {
+	struct proc		*proc;
+	struct core_shrink	*s;
+	u64			bytes;
+	u64			generation;
+	int			answer;
+	bool			begun;
+	bool			more;
+};
+
+static void snap_shrink(struct core *core, void *arg)
+{
+	struct snap_shrink *x = arg;
+
+	x->generation = snap_generation(core, x->proc->node.events);
+	if (!x->begun)
+		x->answer = core_shrink_begin(core, x->s, x->bytes);
+	x->begun = true;
+	x->more = !x->answer && core_shrink_next(core, x->s);
+}
+
+/**
+ * proc_fetch_shrink() - compute the cost of a device pool of @bytes
+ * @s:      core_shrink_bytes() of zeroed memory
+ * @answer: takes 0, or the error of core_pool_resize(): then @s has no cost
+ * @first, @last: take the generations of the first slice and the last
+ *
+ * Return: 0, or -errno of the source.
+ */
+int proc_fetch_shrink(struct proc *proc, struct core_shrink *s, u64 bytes, int *answer,
+		      struct proc_slice *first, struct proc_slice *last)
+{
+	struct snap_shrink x = { .proc = proc, .s = s, .bytes = bytes };
+	int err;
+
+	*first = (struct proc_slice){ 0 };
+	do {
+		const bool begins = !x.begun;
+
+		err = proc->src.call(proc->src.arg, snap_shrink, &x);
+		if (err)
+			return err;
+		if (begins)
+			first->generation = x.generation;
+	} while (x.more);
+	*last = (struct proc_slice){ .generation = x.generation };
+	*answer = x.answer;
+	return 0;
 }

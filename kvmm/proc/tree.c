@@ -11,6 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <kvmm/opts.h>
+
 #include "kvmm/proc/internal.h"
 
 #define PATH_DEPTH	8
@@ -133,6 +135,8 @@ static u32 part_need(const struct part *own)
 		return NEED_SEQS;
 	if (part_is(own, "EVENT"))
 		return NEED_EVENTS;
+	if (part_is(own, "SIZE"))
+		return NEED_SIZES;
 	return part_is(own, "ID") ? NEED_CLIENTS : 0;
 }
 
@@ -162,6 +166,18 @@ static bool event_match(struct proc_ctx *ctx, const struct part *given)
 	return event >= 0;
 }
 
+/* Is it a size, in bytes or with a unit? */
+static bool size_match(struct proc_ctx *ctx, const struct part *given)
+{
+	char text[32];
+
+	if (given->len >= sizeof(text))
+		return false;
+	memcpy(text, given->s, given->len);
+	text[given->len] = '\0';
+	return !kv_parse_size(text, &ctx->bytes);
+}
+
 /*
  * Does @given match component @own of the table?  Fills @ctx for a name;
  * without @ctx any name matches.
@@ -184,6 +200,8 @@ static bool part_match(struct proc_ctx *ctx, const struct part *own,
 		return seq_match(ctx, given);
 	if (need == NEED_EVENTS)
 		return event_match(ctx, given);
+	if (need == NEED_SIZES)
+		return size_match(ctx, given);
 	ctx->client = proc_client_by_name(ctx->proc, given->s, given->len);
 	return ctx->client;
 }
@@ -289,6 +307,10 @@ static int ls_names(const struct proc_ctx *ctx, const struct part *what)
 	if (part_need(what) == NEED_EVENTS) {
 		for (i = 0; i < NR_CORE_TRACE; i++)
 			seq_printf(ctx->m, "%s/\n", proc_event_name(i));
+		return 0;
+	}
+	if (part_need(what) == NEED_SIZES) {
+		proc_shrink_ls(ctx);
 		return 0;
 	}
 	for (i = 0; i < proc->node.nr_clients; i++)

@@ -79,6 +79,27 @@ int kvctl_print_json(json_t *v);
 /* Give all later values the run directory of their daemon. */
 void kvctl_json_of(const char *rundir);
 
+/* kvctl_shrink.c: @argv is a size, or empty.  Return: exit code. */
+int cmd_shrink_cost(struct kvctl *k, char **argv);
+
+/* Unit of a figure. */
+enum unit { UNIT_WORD, UNIT_KB, UNIT_BYTES, UNIT_MS };
+
+/**
+ * struct column - one column of a table for people
+ * @key:  name of the column in the file
+ * @head: heading
+ */
+struct column {
+	const char	*key;
+	const char	*head;
+	int		width;
+	enum unit	unit;
+};
+
+void kvctl_format(const json_t *v, enum unit unit, char *buf, size_t len);
+int kvctl_print_table(const json_t *rows, const struct column *col, u32 nr);
+
 /* kvctl_show.c: commands that read.  Return: exit code. */
 int cmd_status(struct kvctl *k, char **argv);
 int cmd_clients(struct kvctl *k, char **argv);

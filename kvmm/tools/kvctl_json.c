@@ -41,7 +41,7 @@ static const struct {
 	{ "lru_gen", FORM_TABLE }, { "extentinfo", FORM_TABLE },
 	{ "tenants", FORM_TABLE }, { "domains", FORM_TABLE },
 	{ "clients", FORM_TABLE }, { "pressure/*", FORM_PRESSURE },
-	{ "pool/*/size", FORM_VALUE }, { "sys/vm/*", FORM_VALUE },
+	{ "pool/*/size", FORM_VALUE }, { "pool/*/shrink/*", FORM_TABLE }, { "sys/vm/*", FORM_VALUE },
 	{ "domain/*/status", FORM_KEYS }, { "domain/*/blockstates", FORM_PAIRS },
 	{ "domain/*/lru_gen", FORM_TABLE },
 	{ "domain/*/memory.weight", FORM_VALUE },

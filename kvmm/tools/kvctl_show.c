@@ -16,22 +16,7 @@
 
 #include "kvmm/tools/kvctl.h"
 
-#define COLUMNS_MAX	12
-
-/* Unit of a figure. */
-enum unit { UNIT_WORD, UNIT_KB, UNIT_BYTES, UNIT_MS };
-
-/**
- * struct column - one column of a table for people
- * @key:  name of the column in the file
- * @head: heading
- */
-struct column {
-	const char	*key;
-	const char	*head;
-	int		width;
-	enum unit	unit;
-};
+#define COLUMNS_MAX	16
 
 static const struct column client_columns[] = {
 	{ "id", "ID", 3, UNIT_WORD }, { "pid", "PID", 7, UNIT_WORD },
@@ -75,8 +60,8 @@ static const struct column lease_columns[] = {
 static_assert(ARRAY_SIZE(client_columns) <= COLUMNS_MAX, "room for widths");
 static_assert(ARRAY_SIZE(domain_columns) <= COLUMNS_MAX, "room for widths");
 
-/* Format "1.5G"; `max` stays. */
-static void format_value(const json_t *v, enum unit unit, char *buf, size_t len)
+/* kvctl_format() - "1.5G" of a number of kB; `max` stays */
+void kvctl_format(const json_t *v, enum unit unit, char *buf, size_t len)
 {
 	static const char units[] = "KMGT";
 	double n;
@@ -110,14 +95,15 @@ static int column_width(const json_t *rows, const struct column *col)
 	size_t i;
 
 	json_array_foreach(rows, i, row) {
-		format_value(json_object_get(row, col->key), col->unit, buf,
+		kvctl_format(json_object_get(row, col->key), col->unit, buf,
 			     sizeof(buf));
 		width = max(width, (int)strlen(buf));
 	}
 	return col->width < 0 ? -width : width;
 }
 
-static int print_table(const json_t *rows, const struct column *col, u32 nr)
+/* kvctl_print_table() - print rows below a line of headings; an exit code */
+int kvctl_print_table(const json_t *rows, const struct column *col, u32 nr)
 {
 	int width[COLUMNS_MAX];
 	char buf[512];
@@ -132,7 +118,7 @@ static int print_table(const json_t *rows, const struct column *col, u32 nr)
 	}
 	json_array_foreach(rows, i, row) {
 		for (n = 0; n < nr; n++) {
-			format_value(json_object_get(row, col[n].key),
+			kvctl_format(json_object_get(row, col[n].key),
 				     col[n].unit, buf, sizeof(buf));
 			printf("%*s%c", width[n], buf, n + 1 < nr ? ' ' : '\n');
 		}
@@ -165,7 +151,7 @@ static int show_table(struct kvctl *k, const char *path,
 		return ret;
 	if (k->opts.json)
 		return kvctl_print_json(rows);
-	ret = print_table(rows, col, nr);
+	ret = kvctl_print_table(rows, col, nr);
 	json_decref(rows);
 	return ret;
 }
@@ -196,7 +182,7 @@ int cmd_clients(struct kvctl *k, char **argv)
 	domains = clients ? kvctl_load(k, "domains", &ret) : NULL;
 	name_domains(clients, domains);
 	if (!ret)
-		ret = print_table(clients, client_columns,
+		ret = kvctl_print_table(clients, client_columns,
 				  ARRAY_SIZE(client_columns));
 	json_decref(domains);
 	json_decref(clients);
@@ -226,7 +212,7 @@ int cmd_domains(struct kvctl *k, char **argv)
 	if (k->opts.json)
 		return kvctl_print_json(rows);
 	domains_used(rows);
-	ret = print_table(rows, domain_columns, ARRAY_SIZE(domain_columns));
+	ret = kvctl_print_table(rows, domain_columns, ARRAY_SIZE(domain_columns));
 	json_decref(rows);
 	return ret;
 }
@@ -296,7 +282,7 @@ int cmd_tunables(struct kvctl *k, char **argv)
 	if (!ret && k->opts.json)
 		return kvctl_print_json(rows);
 	if (!ret)
-		ret = print_table(rows, tunable_columns,
+		ret = kvctl_print_table(rows, tunable_columns,
 				  ARRAY_SIZE(tunable_columns));
 	json_decref(rows);
 	return ret;
@@ -362,7 +348,7 @@ int cmd_leases(struct kvctl *k, char **argv)
 	if (!ret && k->opts.json)
 		return kvctl_print_json(rows);
 	if (!ret)
-		ret = print_table(rows, lease_columns, ARRAY_SIZE(lease_columns));
+		ret = kvctl_print_table(rows, lease_columns, ARRAY_SIZE(lease_columns));
 	json_decref(rows);
 	return ret;
 }
@@ -428,13 +414,13 @@ static void print_status(const json_t *all)
 				    status_lines[i].key);
 		if (!v)
 			continue;
-		format_value(v, status_lines[i].unit, buf, sizeof(buf));
+		kvctl_format(v, status_lines[i].unit, buf, sizeof(buf));
 		printf("%-12s %s\n", status_lines[i].label, buf);
 	}
 	v = json_object_get(json_object_get(all, "pressure/memory"), "some");
 	v = json_object_get(v, "avg10");
 	if (v) {
-		format_value(v, UNIT_WORD, buf, sizeof(buf));
+		kvctl_format(v, UNIT_WORD, buf, sizeof(buf));
 		printf("%-12s %s %% of the last 10 s\n", "pressure", buf);
 	}
 }

@@ -183,10 +183,13 @@ void shrink_settle(const struct core *c, struct core_shrink *s, u32 dom)
 	d->v.evicted = d->v.moved - min(d->v.moved, room);
 	/* Of cache that is worth as much, blocks with a copy are evicted first. */
 	clean = min(d->v.evicted, d->clean);
-	d->v.bound = (d->v.evicted && d->clean && d->clean < d->cached) || d->no_room;
+	d->v.bound = d->no_room != 0;
 	d->v.kept[0] += clean;
 	d->room = swap_room(c, s, dom);
 	copies_settle(c, s, dom, d->bare + d->v.evicted - clean);
+	/* Are others evicted, they need slots, too. */
+	if (clean && d->clean < d->cached)
+		d->v.bound |= d->dear || pool_slots(c, s, dom, CORE_POOL_HOST) < clean;
 }
 
 /* ---- sequences ---- */

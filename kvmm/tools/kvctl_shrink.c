@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * kvctl_shrink.c - the cost of a smaller device pool, before it is set
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sysexits.h>
+
+#include <kvmm/log.h>
+
+#include "kvmm/tools/kvctl.h"
+
+#define DIR	"pool/gpu0/shrink"
+
+static const struct column columns[] = {
+	{ "size_kb", "SIZE", 6, UNIT_KB },
+	{ "lost_kb", "LOST", 6, UNIT_KB },
+	{ "lost_tokens", "TOKENS", 7, UNIT_WORD },
+	{ "host_kb", "TO-HOST", 7, UNIT_KB },
+	{ "areas_kb", "TO-AREAS", 8, UNIT_KB },
+	{ "moved_kb", "MOVED", 6, UNIT_KB },
+	{ "swapped", "SWAPPED", 7, UNIT_WORD },
+	{ "recomputed", "RECOMPUTED", 10, UNIT_WORD },
+	{ "recompute_tokens", "TOKENS", 7, UNIT_WORD },
+	{ "too_large", "FAIL", 4, UNIT_WORD },
+	{ "name", "DOMAIN", 0, UNIT_WORD },
+};
+
+/* Sentences about the node's row of a size; each is printed if its figure is not 0. */
+static const struct {
+	const char	*key;
+	const char	*text;
+} notes[] = {
+	{ "too_large", "open sequences no longer fit alone: they fail when their turn comes" },
+	{ "bound", "figures are bounds: at least so much is lost, at most so many sequences are preempted" },
+};
+
+static const struct {
+	const char	*answer;
+	const char	*why;
+} refusals[] = {
+	{ "extent", "less than one extent, see sys/vm/extent_size: give more" },
+	{ "most", "more than the daemon's --pool-size, see sys/vm/pool_bytes: give less" },
+	{ "span", "less than one span of a domain that has clients: give more" },
+};
+
+static s64 number(const json_t *row, const char *key)
+{
+	return json_integer_value(json_object_get(row, key));
+}
+
+static bool is_node(const json_t *row)
+{
+	return json_is_null(json_object_get(row, "domain"));
+}
+
+/* Why the size of a row is refused; NULL: it is not. */
+static const char *refusal(const json_t *row)
+{
+	const char *answer = json_string_value(json_object_get(row, "answer"));
+	u32 i;
+
+	for (i = 0; answer && i < ARRAY_SIZE(refusals); i++)
+		if (!strcmp(answer, refusals[i].answer))
+			return refusals[i].why;
+	return NULL;
+}
+
+/* Add the rows of one size to @all. */
+static int load(struct kvctl *k, const char *size, json_t *all)
+{
+	char path[128];
+	json_t *rows;
+	int ret;
+
+	snprintf(path, sizeof(path), DIR "/%.60s", size);
+	rows = kvctl_load(k, path, &ret);
+	json_array_extend(all, rows);
+	json_decref(rows);
+	return ret;
+}
+
+/* Add the rows of the sizes that the daemon names. */
+static int load_all(struct kvctl *k, json_t *all)
+{
+	char *names, *name, *save = NULL;
+	int ret = kvctl_read(k, "ls", DIR);
+
+	names = ret ? NULL : strdup(seq_text(&k->text));
+	for (name = names ? strtok_r(names, "\n", &save) : NULL; name && !ret;
+	     name = strtok_r(NULL, "\n", &save))
+		ret = load(k, name, all);
+	free(names);
+	return ret;
+}
+
+static void print_notes(const json_t *row)
+{
+	char size[32], min[32];
+	const char *why = refusal(row);
+	u32 i;
+
+	kvctl_format(json_object_get(row, "size_kb"), UNIT_KB, size, sizeof(size));
+	if (why)
+		printf("%s: refused: %s\n", size, why);
+	if (number(row, "min_kb") > number(row, "size_kb")) {
+		kvctl_format(json_object_get(row, "min_kb"), UNIT_KB, min, sizeof(min));
+		printf("%s: memory.min of all domains is %s: each protects its part of the smaller pool; that forbids no size\n",
+		       size, min);
+	}
+	for (i = 0; i < ARRAY_SIZE(notes); i++)
+		if (number(row, notes[i].key) && !strcmp(notes[i].key, "bound"))
+			printf("%s: %s\n", size, notes[i].text);
+		else if (number(row, notes[i].key))
+			printf("%s: %" PRId64 " %s\n", size, number(row, notes[i].key),
+			       notes[i].text);
+}
+
+/* Print the table; the row of a domain that is the only one would say nothing new. */
+static int print_costs(json_t *rows)
+{
+	size_t i = 0, nr, domains = 0, sizes = 0;
+	json_t *row;
+	int ret;
+
+	json_array_foreach(rows, nr, row) {
+		domains += !is_node(row);
+		sizes += is_node(row);
+	}
+	while (i < json_array_size(rows)) {
+		row = json_array_get(rows, i);
+		if (is_node(row))
+			json_object_set_new(row, "name", json_string("(all)"));
+		if (!is_node(row) && domains <= sizes)
+			json_array_remove(rows, i);
+		else
+			i++;
+	}
+	ret = kvctl_print_table(rows, columns, ARRAY_SIZE(columns));
+	json_array_foreach(rows, i, row)
+		if (is_node(row))
+			print_notes(row);
+	return fflush(stdout) ? EX_IOERR : ret;
+}
+
+int cmd_shrink_cost(struct kvctl *k, char **argv)
+{
+	json_t *rows = json_array();
+	const char *why;
+	u64 bytes;
+	int ret;
+
+	if (*argv && (kv_parse_size(*argv, &bytes) || !bytes)) {
+		pr_err("%s: not a valid size: write " KV_SIZE_TEXT, *argv);
+		json_decref(rows);
+		return EX_USAGE;
+	}
+	ret = *argv ? load(k, *argv, rows) : load_all(k, rows);
+	why = *argv && !ret ? refusal(json_array_get(rows, 0)) : NULL;
+	if (why) {
+		pr_err("%s: %s", *argv, why);
+		ret = EXIT_FAILURE;
+	} else if (!ret && k->opts.json) {
+		return kvctl_print_json(rows);
+	} else if (!ret) {
+		ret = print_costs(rows);
+	}
+	json_decref(rows);
+	return ret;
+}
