@@ -28,6 +28,7 @@
 	x(extent_create,	"making an extent: ENOMEM")		\
 	x(extent_stall,		"making an extent takes 3 seconds")	\
 	x(extent_revoke,	"taking an extent's memory back from its clients: EBUSY") \
+	x(extent_map,		"mapping an extent for the copier: ENOMEM") \
 	x(extent_send,		"sending extents: EAGAIN")		\
 	x(pidfd_open,		"getting the peer's pidfd: ESRCH")	\
 	x(peer_pidfd,		"SO_PEERPIDFD: ENOPROTOOPT, as on old kernels") \

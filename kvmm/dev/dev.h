@@ -70,7 +70,8 @@ struct dev_copy {
  * @quiet:          has the work on the device of a process that ended at @since
  *                  ended, too?  Makes no call of the device.  NULL: no work
  *                  outlives its process
- * @read:           copy out of an extent: 0, or -errno if only a part was copied
+ * @read:           copy out of an extent: 0, or -errno if only a part was copied;
+ *                  the copier thread alone calls it
  * @write:          copy into an extent, likewise
  * @host_open:      prepare copies to and from the host pool at @base
  * @host_close:     undo host_open(), while no copy is under way
@@ -103,10 +104,10 @@ struct kvmm_dev_ops {
 	u64	(*total)(struct kvmm_dev *dev);
 	int	(*node)(struct kvmm_dev *dev);
 	bool	(*quiet)(struct kvmm_dev *dev, u64 since, u64 now);
-	int	(*read)(struct kvmm_dev *dev, int fd, u64 off, void *buf,
-			u64 len);
-	int	(*write)(struct kvmm_dev *dev, int fd, u64 off,
-			 const void *buf, u64 len);
+	int	(*read)(struct kvmm_dev *dev, u32 extent, int fd, u64 off,
+			void *buf, u64 len);
+	int	(*write)(struct kvmm_dev *dev, u32 extent, int fd, u64 off,
+			 void *buf, u64 len);
 	int	(*host_open)(struct kvmm_dev *dev, void *base, u64 bytes);
 	void	(*host_close)(struct kvmm_dev *dev);
 	int	(*copy_begin)(struct kvmm_dev *dev, const struct dev_copy *cp);
@@ -155,6 +156,14 @@ extern const struct kvmm_dev_ops cuda_dev_ops;
  * Context: slow, and a driver starts threads.
  */
 const struct kvmm_dev_ops *dev_select(u32 backend, char *why, size_t len);
+
+/**
+ * dev_copy_fault() - the handler of SIGBUS tells of a fault at @addr
+ *
+ * Does not return if this thread copies an extent there by memory accesses: the
+ * copy ends with -EIO.
+ */
+void dev_copy_fault(const void *addr);
 
 /* dev_has_driver() - is there a CUDA driver to try?  Starts no thread. */
 bool dev_has_driver(u32 backend);

@@ -5,8 +5,8 @@
  * An extent is a memfd of its own, on shmem, sized and filled before it is
  * sealed against shrinking, growing and further seals.  A client maps it for
  * reading and writing, and may punch holes in it: it then loses data of its own
- * tenant.  No process can make it shorter.  The daemon does not map extents; it
- * reads and writes them by system calls.
+ * tenant.  No process can make it shorter.  The daemon copies by system calls at
+ * first, and by a mapping of its own when that is faster: host_map.c.
  *
  * Memory that changes tenant is a new memfd: a descriptor that an old tenant kept
  * refers to the old file, never to the new pages.  The old pages are free as well:
@@ -24,7 +24,7 @@
 
 #include <kvmm/fault.h>
 
-#include "kvmm/dev/dev.h"
+#include "kvmm/dev/host.h"
 
 #ifndef MFD_NOEXEC_SEAL
 #define MFD_NOEXEC_SEAL	0x0008u
@@ -92,6 +92,7 @@ static int host_extent_revoke(struct kvmm_dev *dev, u32 extent, int fd)
 
 	if (kv_fault(KV_FAULT_extent_revoke))
 		return -EBUSY;
+	host_map_forget(dev, extent);
 	if (fallocate(fd, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0,
 		      (off_t)dev->extent_size) || fstat(fd, &st))
 		return -errno;
@@ -100,18 +101,19 @@ static int host_extent_revoke(struct kvmm_dev *dev, u32 extent, int fd)
 
 static void host_extent_release(struct kvmm_dev *dev, u32 extent, int fd)
 {
+	host_map_forget(dev, extent);
 	close(fd);
 }
 
-/*
- * By system calls, not through a mapping: a hole that a client punched reads
- * as zeros, and memory that is gone is an error here instead of a signal.
- */
-static int host_read(struct kvmm_dev *dev, int fd, u64 off, void *buf, u64 len)
+static int host_read(struct kvmm_dev *dev, u32 extent, int fd, u64 off,
+		     void *buf, u64 len)
 {
+	const int err = host_map_copy(dev, extent, fd, off, buf, len, false);
 	char *p = buf;
 	ssize_t n;
 
+	if (err != -EAGAIN)
+		return err;
 	while (len) {
 		n = pread(fd, p, len, (off_t)off);
 		if (n < 0 && errno == EINTR)
@@ -125,12 +127,15 @@ static int host_read(struct kvmm_dev *dev, int fd, u64 off, void *buf, u64 len)
 	return 0;
 }
 
-static int host_write(struct kvmm_dev *dev, int fd, u64 off, const void *buf,
-		      u64 len)
+static int host_write(struct kvmm_dev *dev, u32 extent, int fd, u64 off,
+		      void *buf, u64 len)
 {
+	const int err = host_map_copy(dev, extent, fd, off, buf, len, true);
 	const char *p = buf;
 	ssize_t n;
 
+	if (err != -EAGAIN)
+		return err;
 	while (len) {
 		n = pwrite(fd, p, len, (off_t)off);
 		if (n < 0 && errno == EINTR)
@@ -159,6 +164,8 @@ const struct kvmm_dev_ops host_dev_ops = {
 	.takes_back	= true,		/* each extent is another file */
 	.extent_size	= 8ull << 20,
 	.pool_size	= { .unit = KV_AMOUNT_BYTES, .value = 256ull << 20 },
+	.reserve	= host_reserve,
+	.close		= host_close,
 	.extent_create	= host_extent_create,
 	.extent_is_ours	= host_extent_is_ours,
 	.extent_revoke	= host_extent_revoke,

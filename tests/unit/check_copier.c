@@ -3,15 +3,25 @@
  * check_copier.c - copies of blocks between extents and the host pool
  *
  * The real thread over real extents; the test plays the mm thread.
+ *
+ * The first copy of a piece of an extent is by system calls, the second maps its
+ * pages, and later ones use the mapping (kvmm/dev/host_map.c).  So most tests run
+ * three times, after no, one and two copies of the whole pool.
  */
 #include <fcntl.h>
+#include <stdio.h>
 #include <unistd.h>
 
 #include <kvmm/fault.h>
 
+#define TF_EXTENT	(1u << 20)	/* parts of blocks long enough to be streamed */
+
+#include "kvmm/dev/host.h"
 #include "tests/unit/tiers_fixture.h"
 
 #define BLOCK	(24u << 10)
+#define VISITS	3		/* copies until the mapping is used */
+#define LARGE	(700u << 10)	/* streamed */
 
 static char pattern[TF_EXTENT * 2], back[TF_EXTENT * 2];
 
@@ -23,7 +33,9 @@ static void setup(void)
 	tf_setup();
 	td->setup.dev.ops = &host_dev_ops;
 	td->setup.dev.extent_size = TF_EXTENT;
+	ck_assert_int_eq(segment_guard_init(), 0);
 	ck_assert_int_eq(mapper_init(&td->mapper), 0);
+	ck_assert_int_eq(host_reserve(&td->setup.dev, td->setup.cfg.pool_bytes), 0);
 	for (i = 0; i < TF_EXTENTS; i++)
 		ck_assert_int_eq(host_dev_ops.extent_create(&td->setup.dev, i, 1,
 				 &td->extents.table[i].fd), 0);
@@ -41,6 +53,7 @@ static void teardown(void)
 	copier_exit(&td->copier);
 	hostpool_destroy(&td->setup.host);
 	mapper_exit(&td->mapper);
+	host_close(&td->setup.dev);
 	tf_teardown();
 }
 
@@ -67,6 +80,17 @@ static int copy(u64 id, bool to_host, u64 dev_off, u64 host_off, u64 bytes)
 	return done.status;
 }
 
+/* Copy the whole pool @visits times, and leave the host pool zeroed. */
+static void visit(int visits)
+{
+	u32 e;
+
+	while (visits--)
+		for (e = 0; e < TF_EXTENTS; e++)
+			ck_assert_int_eq(copy(e, true, e * TF_EXTENT, 0, TF_EXTENT), 0);
+	memset(td->setup.host.base, 0, TF_EXTENT);
+}
+
 static void extent_write(u32 extent, u64 off, const char *p, u64 len)
 {
 	ck_assert_int_eq(pwrite(td->extents.table[extent].fd, p, len, (off_t)off),
@@ -79,8 +103,17 @@ static void extent_read(u32 extent, u64 off, char *p, u64 len)
 			 (ssize_t)len);
 }
 
+/* Another file in place of an extent. */
+static void extent_replace(u32 extent, int fd)
+{
+	td->setup.dev.ops->extent_release(&td->setup.dev, extent,
+					  td->extents.table[extent].fd);
+	td->extents.table[extent].fd = fd;
+}
+
 START_TEST(test_out_and_in)
 {
+	visit(_i);
 	extent_write(2, 4096, pattern, BLOCK);
 	ck_assert_int_eq(copy(1, true, 2 * TF_EXTENT + 4096, 8192, BLOCK), 0);
 	ck_assert_mem_eq(td->setup.host.base + 8192, pattern, BLOCK);
@@ -98,6 +131,7 @@ START_TEST(test_last_page)
 {
 	const u64 odd = BLOCK - 4096 + 384, end = ALIGN_UP(odd, 4096ull);
 
+	visit(_i);
 	memset(td->setup.host.base, 'o', 2 * BLOCK);
 	extent_write(2, 0, pattern, BLOCK);
 	ck_assert_int_eq(copy(1, true, 2 * TF_EXTENT, 4096, odd), 0);
@@ -160,6 +194,7 @@ START_TEST(test_within)
 {
 	const u64 first = 5000, to = 2 * TF_EXTENT - 777;
 
+	visit(_i);
 	extent_write(3, TF_EXTENT - first, pattern, first);
 	extent_write(4, 0, pattern + first, BLOCK - first);
 	ck_assert_int_eq(move(1, 4 * TF_EXTENT - first, to, BLOCK), 0);
@@ -182,6 +217,7 @@ START_TEST(test_across_extents)
 {
 	const u64 first = 5000, off = 3 * TF_EXTENT + TF_EXTENT - first;
 
+	visit(_i);
 	extent_write(3, TF_EXTENT - first, pattern, first);
 	extent_write(4, 0, pattern + first, BLOCK - first);
 	ck_assert_int_eq(copy(1, true, off, 4096, BLOCK), 0);
@@ -200,6 +236,7 @@ END_TEST
  */
 START_TEST(test_hole)
 {
+	visit(_i);
 	extent_write(1, 0, pattern, BLOCK);
 	ck_assert_int_eq(fallocate(td->extents.table[1].fd,
 				   FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE,
@@ -214,6 +251,7 @@ END_TEST
 
 START_TEST(test_errors)
 {
+	visit(_i);
 	arm("copy_out_eio:2,copy_in_eio:1");
 	ck_assert_int_eq(copy(1, true, 0, 0, BLOCK), 0);
 	ck_assert_int_eq(copy(2, true, 0, 0, BLOCK), -EIO);
@@ -236,9 +274,154 @@ START_TEST(test_short)
 	int fd = memfd_create("short", MFD_CLOEXEC);
 
 	ck_assert_int_eq(ftruncate(fd, BLOCK - 1), 0);
-	close(td->extents.table[7].fd);
-	td->extents.table[7].fd = fd;
+	extent_replace(7, fd);
 	ck_assert_int_eq(copy(1, true, 7 * TF_EXTENT, 0, BLOCK), -EIO);
+}
+END_TEST
+
+/* Odd places and lengths of a block that is streamed, both ways. */
+START_TEST(test_large)
+{
+	const u64 to = 6 * TF_EXTENT - LARGE / 2;
+	u32 at;
+
+	visit(_i);
+	for (at = 0; at < 70; at += 23) {
+		extent_write(2, at, pattern, LARGE - at);
+		ck_assert_int_eq(copy(1, true, 2 * TF_EXTENT + at, 4096 + 7, LARGE - at), 0);
+		ck_assert_mem_eq(td->setup.host.base + 4096 + 7, pattern, LARGE - at);
+		ck_assert_int_eq(copy(2, false, to + at, 4096 + 7, LARGE - at), 0);
+		extent_read(5, TF_EXTENT - LARGE / 2 + at, back, LARGE / 2 - at);
+		extent_read(6, 0, back + LARGE / 2 - at, LARGE / 2 + 1);
+		ck_assert_mem_eq(back, pattern, LARGE - at);
+		ck_assert_int_eq(back[LARGE - at], 0);
+	}
+}
+END_TEST
+
+/* ---- mappings of extents ---- */
+
+/* Lines with @word in a file of /proc/self, behind a line that names an extent. */
+static u32 extent_lines(const char *file, const char *word)
+{
+	FILE *f = fopen(file, "r");
+	bool ours = false;
+	char line[512];
+	u32 nr = 0;
+
+	ck_assert_ptr_nonnull(f);
+	while (fgets(line, sizeof(line), f)) {
+		if (strchr(line, '/') || strchr(line, '['))
+			ours = strstr(line, DEV_EXTENT_PREFIX);
+		nr += ours && strstr(line, word);
+	}
+	fclose(f);
+	return nr;
+}
+
+static u32 mapped_extents(void)
+{
+	return extent_lines("/proc/self/maps", DEV_EXTENT_PREFIX);
+}
+
+/*
+ * An extent is mapped by its second copy, in no core dump, and until it is
+ * released.  The next one of its number is another file, and so is its mapping.
+ */
+START_TEST(test_mapping)
+{
+	struct kvmm_dev *dev = &td->setup.dev;
+	const int old = td->extents.table[2].fd;
+	int fd = -1;
+
+	ck_assert_int_eq(copy(1, true, 2 * TF_EXTENT, 0, BLOCK), 0);
+	ck_assert_uint_eq(mapped_extents(), 0);
+	ck_assert_int_eq(copy(2, false, 2 * TF_EXTENT, 0, BLOCK), 0);
+	ck_assert_uint_eq(mapped_extents(), 1);
+	ck_assert_uint_eq(extent_lines("/proc/self/smaps", " dd "), 1);
+	visit(VISITS);
+	ck_assert_uint_eq(mapped_extents(), TF_EXTENTS);
+	extent_write(2, 0, pattern, BLOCK);
+
+	ck_assert_int_eq(dev->ops->extent_revoke(dev, 2, old), 0);
+	ck_assert_uint_eq(mapped_extents(), TF_EXTENTS - 1);
+	dev->ops->extent_release(dev, 2, old);
+	ck_assert_int_eq(dev->ops->extent_create(dev, 2, 2, &fd), 0);
+	td->extents.table[2].fd = fd;
+	visit(VISITS);
+	memset(td->setup.host.base, 'o', BLOCK);
+	ck_assert_int_eq(copy(3, true, 2 * TF_EXTENT, 0, BLOCK), 0);
+	memset(back, 0, BLOCK);
+	ck_assert_mem_eq(td->setup.host.base, back, BLOCK);
+	ck_assert_uint_eq(mapped_extents(), TF_EXTENTS);
+}
+END_TEST
+
+/* Without mappings, calls copy as before. */
+START_TEST(test_no_mapping)
+{
+	arm("extent_map");
+	visit(VISITS);
+	extent_write(2, 0, pattern, LARGE);
+	ck_assert_int_eq(copy(1, true, 2 * TF_EXTENT, 0, LARGE), 0);
+	ck_assert_int_eq(copy(2, false, 5 * TF_EXTENT, 0, LARGE), 0);
+	extent_read(5, 0, back, LARGE);
+	ck_assert_mem_eq(back, pattern, LARGE);
+	ck_assert_uint_eq(mapped_extents(), 0);
+	/* A table that was never made is no mapping either. */
+	host_close(&td->setup.dev);
+	ck_assert_int_eq(copy(3, true, 2 * TF_EXTENT, 8192, LARGE), 0);
+	ck_assert_mem_eq(td->setup.host.base + 8192, pattern, LARGE);
+}
+END_TEST
+
+/* A client punches holes all the time: its copies have its bytes or zeros. */
+START_TEST(test_holes_meanwhile)
+{
+	const int fd = td->extents.table[1].fd;
+	u32 i, k;
+
+	visit(VISITS);
+	memset(back, 'x', LARGE);
+	for (i = 0; i < 200; i++) {
+		struct core_copy cp = { .id = i, .to_host = i & 1, .dev_off = TF_EXTENT,
+					.bytes = LARGE };
+		struct copy_done done;
+
+		copier_push(&td->copier, &cp);
+		for (k = 0; !queue_pop(&td->copier.done, &done); k++)
+			ck_assert_int_eq(fallocate(fd, FALLOC_FL_PUNCH_HOLE |
+				FALLOC_FL_KEEP_SIZE, k % 64 * 4096, 64 * 4096), 0);
+		ck_assert_int_eq(done.status, 0);
+		extent_write(1, 0, back, LARGE);
+	}
+	for (i = 0; i < LARGE; i++)
+		ck_assert(!td->setup.host.base[i] || td->setup.host.base[i] == 'x');
+}
+END_TEST
+
+/*
+ * The kernel has no page for an access to a mapped extent: that copy fails, the
+ * next one works, and the thread gets as many such signals as come.  A file that
+ * is cut short stands for memory that is gone.
+ */
+START_TEST(test_page_lost)
+{
+	const int fd = memfd_create("cut", MFD_CLOEXEC);
+	int i;
+
+	ck_assert_int_eq(ftruncate(fd, TF_EXTENT), 0);
+	extent_replace(7, fd);
+	visit(VISITS);
+	for (i = 0; i < 3; i++) {
+		ck_assert_int_eq(ftruncate(fd, 8192), 0);
+		ck_assert_int_eq(copy(1, true, 7 * TF_EXTENT, 0, LARGE), -EIO);
+		ck_assert_int_eq(copy(2, false, 7 * TF_EXTENT, 0, BLOCK), -EIO);
+		ck_assert_int_eq(ftruncate(fd, TF_EXTENT), 0);
+		extent_write(7, 0, pattern, LARGE);
+		ck_assert_int_eq(copy(3, true, 7 * TF_EXTENT, 0, LARGE), 0);
+		ck_assert_mem_eq(td->setup.host.base, pattern, LARGE);
+	}
 }
 END_TEST
 
@@ -275,15 +458,20 @@ int main(void)
 	int failed;
 
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, test_out_and_in);
-	tcase_add_test(tc, test_last_page);
+	tcase_add_loop_test(tc, test_out_and_in, 0, VISITS);
+	tcase_add_loop_test(tc, test_last_page, 0, VISITS);
 	tcase_add_test(tc, test_counts);
-	tcase_add_test(tc, test_within);
-	tcase_add_test(tc, test_across_extents);
-	tcase_add_test(tc, test_hole);
-	tcase_add_test(tc, test_errors);
+	tcase_add_loop_test(tc, test_within, 0, VISITS);
+	tcase_add_loop_test(tc, test_across_extents, 0, VISITS);
+	tcase_add_loop_test(tc, test_hole, 0, VISITS);
+	tcase_add_loop_test(tc, test_errors, 0, VISITS);
 	tcase_add_test(tc, test_short);
 	tcase_add_test(tc, test_many);
+	tcase_add_loop_test(tc, test_large, 0, VISITS);
+	tcase_add_test(tc, test_mapping);
+	tcase_add_test(tc, test_no_mapping);
+	tcase_add_test(tc, test_holes_meanwhile);
+	tcase_add_test(tc, test_page_lost);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

@@ -16,7 +16,9 @@
 
 #include "kvmm/ipc/tiers/tiers.h"
 
+#ifndef TF_EXTENT
 #define TF_EXTENT	(64u << 10)
+#endif
 #define TF_EXTENTS	8u
 #define TF_HOST		4u
 

@@ -12,7 +12,8 @@
  * run out or is broken, and sends SIGBUS to the thread that touched the page.
  * The handler finds the segment by the address, maps private zeros in its
  * place and counts the fault.  The thread goes on with the zeros, and the mm
- * thread expels the client at the end of its turn.  A SIGBUS at any other
+ * thread expels the client at the end of its turn.  A SIGBUS in an extent that
+ * the copier copies ends that copy (dev_copy_fault()).  A SIGBUS at any other
  * address is a failure of the daemon's own memory, and ends it.
  *
  * The control thread writes the table of guarded ranges; the handler reads it
@@ -25,7 +26,7 @@
 
 #include <kvmm/fault.h>
 
-#include "kvmm/dev/memory.h"
+#include "kvmm/dev/dev.h"
 #include "kvmm/ipc/base/base.h"
 
 #ifndef F_SEAL_FUTURE_WRITE
@@ -67,6 +68,8 @@ static void guard_fault(int sig, siginfo_t *si, void *ctx)
 		errno = saved;
 		return;
 	}
+	/* Does not return if a copy of this thread met memory of a client. */
+	dev_copy_fault(si->si_addr);
 	/* It is no segment.  The sandbox forbids to replace the handler. */
 	if (write(STDERR_FILENO, text, sizeof(text) - 1) < 0)
 		errno = saved;

@@ -9,8 +9,9 @@
  *
  * Clients may write extents.  A client may write an extent while it is read
  * here, against the rules, or punch holes in it.  So extents are read and
- * written by the device's calls and never mapped: whatever the client does, it
- * changes its own content alone.  Only the daemon and swapd map the host pool.
+ * written by the device's operations alone, which expect that: whatever the
+ * client does, it changes its own content alone.  Only the daemon and swapd map
+ * the host pool.
  * A slot goes to its area in whole pages, so the rest of its last page is
  * cleared: it holds bytes of another tenant's block.
  *
@@ -133,13 +134,15 @@ static int copy_part(struct copier *c, bool to_host, u64 dev_off, char *host,
 		     u64 len)
 {
 	const struct kvmm_dev_ops *ops = c->setup->dev.ops;
-	u64 off = dev_off % c->setup->cfg.extent_size;
-	int fd = extents_get(c->extents, (u32)(dev_off / c->setup->cfg.extent_size));
+	const u32 extent = (u32)(dev_off / c->setup->cfg.extent_size);
+	const u64 off = dev_off % c->setup->cfg.extent_size;
+	const int fd = extents_get(c->extents, extent);
 
 	if (fd < 0)
 		return -EIO;
-	return to_host ? ops->read(&c->setup->dev, fd, off, host, len) :
-			 ops->write(&c->setup->dev, fd, off, host, len);
+	return to_host ?
+	       ops->read(&c->setup->dev, extent, fd, off, host, len) :
+	       ops->write(&c->setup->dev, extent, fd, off, host, len);
 }
 
 /* Bytes from an offset of the pool to the end of its extent. */
