@@ -9,7 +9,9 @@
  * three times, after no, one and two copies of the whole pool.
  */
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
+#include <sys/eventfd.h>
 #include <unistd.h>
 
 #include <kvmm/fault.h>
@@ -425,6 +427,44 @@ START_TEST(test_page_lost)
 }
 END_TEST
 
+/* While more copies wait, the mm thread is woken now and then; after the last, too. */
+START_TEST(test_wakes)
+{
+	struct core_copy cp = { .to_host = true, .bytes = 512 };
+	const u32 nr = 2000;
+	struct copy_done done;
+	u64 n, wakes = 0;
+
+	visit(VISITS);
+	td->mm.bell = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	WRITE_ONCE(td->mm.asleep, 1);
+	/* The first keeps the thread busy until all are queued. */
+	arm("copy_delay:1");
+	for (n = 0; n < nr; n++) {
+		cp.id = n;
+		copier_push(&td->copier, &cp);
+	}
+	for (n = 0; n < nr; n += queue_pop(&td->copier.done, &done))
+		;
+	usleep(20000);
+	ck_assert_int_eq(read(td->mm.bell, &wakes, 8), 8);
+	ck_assert_uint_ge(wakes, 1);
+	ck_assert_msg(wakes < nr / 4, "%llu wakes", (unsigned long long)wakes);
+	/* One after the other: each wakes, however soon after the last. */
+	for (n = 0; n < 50; n++) {
+		struct pollfd p = { .fd = td->mm.bell, .events = POLLIN };
+
+		copier_push(&td->copier, &cp);
+		ck_assert_int_eq(poll(&p, 1, 5000), 1);
+		ck_assert_int_eq(read(td->mm.bell, &wakes, 8), 8);
+		ck_assert(queue_pop(&td->copier.done, &done));
+	}
+	WRITE_ONCE(td->mm.asleep, 0);
+	close(td->mm.bell);
+	td->mm.bell = -1;
+}
+END_TEST
+
 /* Many copies at once end in order, each once. */
 START_TEST(test_many)
 {
@@ -472,6 +512,7 @@ int main(void)
 	tcase_add_test(tc, test_no_mapping);
 	tcase_add_test(tc, test_holes_meanwhile);
 	tcase_add_test(tc, test_page_lost);
+	tcase_add_test(tc, test_wakes);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

@@ -33,6 +33,7 @@
 #define BOUNCE		(256u << 10)
 #define DELAY_NS	(20 * NSEC_PER_MSEC)
 #define SLOW_NS		(2 * NSEC_PER_SEC)
+#define WAKE_NS		250000
 #define STOP_S		5	/* for a copy to come back, at the end */
 
 /* Copies that can be under way at once. */
@@ -215,12 +216,9 @@ static void copier_count(struct copy_counts *n, const struct core_copy *cp,
 		WRITE_ONCE(*moved, *moved + cp->bytes);
 }
 
-/**
- * copier_finish() - a copy is over
- * @ns: that it kept its direction busy
- */
-void copier_finish(struct copier *c, const struct core_copy *cp, u64 ns,
-		   int status)
+/* Queue the answer; the mm thread may still sleep. */
+static void copier_answer(struct copier *c, const struct core_copy *cp, u64 ns,
+			  int status)
 {
 	const struct copy_done done = { .id = cp->id, .status = status };
 
@@ -235,14 +233,36 @@ void copier_finish(struct copier *c, const struct core_copy *cp, u64 ns,
 	if (!queue_push(&c->done, &done))
 		pr_err("the copier's answers are full: copy %llx is lost",
 		       (unsigned long long)cp->id);
+}
+
+/**
+ * copier_finish() - a copy is over
+ * @ns: that it kept its direction busy
+ */
+void copier_finish(struct copier *c, const struct core_copy *cp, u64 ns,
+		   int status)
+{
+	copier_answer(c, cp, ns, status);
+	sleeper_wake(c->mm);
+}
+
+/*
+ * To wake the mm thread takes longer than to copy a small block.  While more copies
+ * wait, and for WAKE_NS at most, it sleeps on: it then finds several answers.
+ */
+static void copier_wake(struct copier *c, u64 now)
+{
+	if (!queue_empty(&c->todo) && now - c->woken < WAKE_NS)
+		return;
+	c->woken = now;
 	sleeper_wake(c->mm);
 }
 
 static void copier_one(struct copier *c)
 {
 	struct core_copy cp;
+	u64 began, now;
 	int status;
-	u64 began;
 
 	while (sem_wait(&c->bell) && errno == EINTR)
 		;
@@ -252,7 +272,9 @@ static void copier_one(struct copier *c)
 	store_release(&c->since, began);
 	status = copier_do(c, &cp);
 	store_release(&c->since, 0ull);
-	copier_finish(c, &cp, kv_now_ns() - began, status);
+	now = kv_now_ns();
+	copier_answer(c, &cp, now - began, status);
+	copier_wake(c, now);
 }
 
 static void *copier_main(void *arg)

@@ -109,6 +109,7 @@ struct copy_counts {
  * @todo:   struct core_copy, mm to copier
  * @done:   struct copy_done, copier to mm
  * @since:  when the copy under way began, or 0
+ * @woken:  when the thread last woke the mm thread
  * @warned: the control thread warned of the copy that began then
  */
 struct copier {
@@ -120,6 +121,7 @@ struct copier {
 	sem_t		bell;
 	u32		stop;
 	u64		since;
+	u64		woken;
 	u64		warned;
 	pthread_t	thread;
 	struct copy_counts count;
