@@ -315,9 +315,13 @@ static int engine_rest(struct engine *e, s64 timeout_ns)
 {
 	int err = 0;
 
+	/*
+	 * A sequence may be READY when the answer to its ids comes.  The event of
+	 * that came with the answer, so the wait would be in vain.
+	 */
 	if (e->throttle)
 		err = engine_pause(e, timeout_ns);
-	else if (e->nr_live)
+	else if (e->nr_live && !e->unread)
 		err = link_wait(e, timeout_ns);
 	engine_lap(e, &e->stats.idle_ns);
 	return err;

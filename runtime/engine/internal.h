@@ -353,6 +353,7 @@ struct draws {
  * @barren:     barren steps in a row
  * @throttle:   the daemon refused a request for lack of room: pause before the
  *              next one
+ * @unread:     the record of a sequence changed with an answer, and is not read yet
  * @closing:    engine_destroy() was called
  * @ins:        arguments of a forward, [@max_batch]
  * @copy:       from, to and tokens of a step's copies, 3 x [@max_batch]
@@ -402,6 +403,7 @@ struct engine {
 	bool				busy;
 	u32				barren;
 	bool				throttle;
+	bool				unread;
 	bool				closing;
 
 	struct sampler_ws		*sampler;

@@ -191,6 +191,7 @@ static void seq_match(struct engine *e, struct seq *s)
 		seq_refused(e, s, s->match_err);
 	} else {
 		s->state = SEQ_WAITING;
+		e->unread = true;
 	}
 }
 
@@ -431,6 +432,7 @@ void seqs_advance(struct engine *e)
 {
 	u32 i, nr = 0;
 
+	e->unread = false;
 	for (i = 0; i < e->nr_live; i++)
 		seq_advance(e, e->live[i]);
 	for (i = 0; i < e->nr_live; i++) {

@@ -27,6 +27,24 @@ START_TEST(test_one_request)
 }
 END_TEST
 
+/*
+ * A sequence may be READY when the answer to its ids comes.  Then no event will tell
+ * of it, and the engine must not wait for one.
+ */
+START_TEST(test_ready_at_once)
+{
+	u32 i;
+
+	start(NULL);
+	for (i = 0; i < 5; i++) {
+		submit(ask(i, i, 9, 3, 1));
+		run();
+		check_ask(&asks[i]);
+		ck_assert_uint_eq(fk.idle_waits, 0);
+	}
+}
+END_TEST
+
 /* While a step runs, the next one is already submitted. */
 START_TEST(test_one_step_ahead)
 {
@@ -728,6 +746,7 @@ static Suite *engine_suite(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_one_request);
+	tcase_add_test(tc, test_ready_at_once);
 	tcase_add_test(tc, test_one_step_ahead);
 	tcase_add_test(tc, test_one_step_at_once);
 	tcase_add_test(tc, test_chunks_mix_with_decodes);

@@ -114,6 +114,7 @@ static struct fk {
 	u64	nr_swapped, nr_restored, nr_swap_lost;
 	u32	status_reads;
 	s64	longest_wait;		/* longest wait of the client, ns */
+	u32	idle_waits;		/* waits while nothing was to come */
 	struct kvmm_attach_rep info;
 	u8	identity[KVMM_IDENTITY_LEN];
 	char	domain[KVMM_NAME_LEN];

@@ -172,6 +172,7 @@ int kvmm_confirm(struct kvmm *k)
 int kvmm_wait(struct kvmm *k, s64 timeout_ns)
 {
 	fk.longest_wait = max(fk.longest_wait, timeout_ns);
+	fk.idle_waits += fk.reaped == fk.submitted;
 	fk_resume();
 	fk_run(1 + fk_rand(4));
 	fk_restore_all();
