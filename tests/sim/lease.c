@@ -244,7 +244,11 @@ static void lease_verify(struct sim *w, struct sim_client *cl, const struct sim_
 	const u32 i = l->client * w->cfg.max_seqs + l->slot;
 	const struct kvmm_lookup_res *res;
 	struct core_lease_view v;
+	struct core_seq_view s;
 
+	LAW(w, !core_get_seq(w->core, i, &s) && s.state == CORE_SEQ_LEASED,
+	    "client %u: lease %llx is %s in the view", l->client,
+	    (unsigned long long)l->handle, core_seq_state_name(s.state));
 	LAW(w, !core_get_lease(w->core, i, &v) && v.number == l->number &&
 	    v.tokens == l->held && v.until == l->until,
 	    "client %u: lease %llx of %u tokens is not in the view", l->client,

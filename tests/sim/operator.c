@@ -203,6 +203,7 @@ static void evict(struct sim *w)
 static void look_why(struct sim *w)
 {
 	u32 i = rng_below(&w->rng, w->cfg.max_clients * w->cfg.max_seqs);
+	struct core_lease_view l;
 	struct core_why_view v;
 	struct core_seq_view s;
 	bool there = !core_get_seq(w->core, i, &s);
@@ -214,6 +215,10 @@ static void look_why(struct sim *w)
 	LAW(w, v.wait < NR_CORE_WAITS && v.state == s.state &&
 	    v.taken == s.nr_preempted && v.found <= v.len &&
 	    (!v.taken || v.cause < NR_CORE_CAUSES), "why of sequence %u", i);
+	LAW(w, (s.state == CORE_SEQ_LEASED) == (v.wait == CORE_WAIT_lease) &&
+	    (s.state == CORE_SEQ_LEASED) == !core_get_lease(w->core, i, &l),
+	    "sequence %u is %s and waits for %s", i, core_seq_state_name(s.state),
+	    core_wait_name(v.wait));
 	LAW(w, s.state != KVMM_SEQ_READY || v.wait == CORE_WAIT_nothing ||
 	    v.wait == CORE_WAIT_more, "ready %u waits for %s", i,
 	    core_wait_name(v.wait));
