@@ -234,10 +234,14 @@ static void begin_judge(struct sim *w, struct sim_client *cl,
 
 	cover_entry(KVMM_OP_STEP_BEGIN, res->status);
 	if (want->error) {
-		/* An entry before this one may have preempted the sequence. */
+		/*
+		 * An entry before this one may have preempted the sequence.  If it
+		 * was swapped, the wrong epoch is the right one by then, and it may
+		 * be back when the request is answered.
+		 */
 		LAW(w, res->status == want->error || res->status == -ESTALE ||
 		    (want->error == -ESTALE && res->status == -EAGAIN &&
-		     cl->status[want->slot].state == KVMM_SEQ_SWAPPED),
+		     cl->status[want->slot].seq_epoch == a->seq_epoch),
 		    "client %u: BEGIN [%u, +%u) of %llx (valid %u, cover %u): %d, should be %d",
 		    cl->id, a->start, a->max_tokens,
 		    (unsigned long long)a->seq, q->valid, seq_cover(cl, q),
