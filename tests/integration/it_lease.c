@@ -479,13 +479,14 @@ static void expect_line(const char *label)
 
 static struct child scheduler, worker;
 
-/* 128 blocks on the device, fewer slots in the host pool, and no area. */
+/* 128 blocks on the device, fewer slots in the host pool, and no area at first. */
 static void setup_with(const char *percent)
 {
 	rig_start(&adopt_rig, "--backend", "host", "--pool-size", "2M",
 		  "--extent-size", "256K", "--host-size", "2M", "--min-token-bytes",
 		  "1024", "--lease-ms", "60000", "--lease-percent", percent,
-		  "--tenant", "blue", "--resume-ms", "60000", NULL);
+		  "--area-max", "32M", "--tenant", "blue", "--resume-ms", "60000",
+		  NULL);
 	scheduler = start(NULL);
 	worker = start(NULL);
 }
@@ -602,6 +603,40 @@ START_TEST(test_daemon_dies)
 }
 END_TEST
 
+/* Leased content goes on to an area, and comes back from there. */
+START_TEST(test_area)
+{
+	const u64 until = now_ms() + 20000 * time_scale();
+	char path[RIG_PATH + 16];
+	struct answer a, b;
+	struct job j;
+	json_t *v;
+
+	snprintf(path, sizeof(path), "%s/area", adopt_rig.dir);
+	j = job_start(&adopt_rig, "kvctl", "swapon", path, "--size", "32M", NULL);
+	ck_assert_int_eq(job_wait(&j, 30), 0);
+	compute_prompt(&scheduler, 1);
+	a = lease(&scheduler, 1, 60000, "chat-1");
+	ck_assert_uint_eq(a.lease.held, PROMPT);
+	do {
+		flood(&scheduler);
+		b = find(&scheduler, 1);
+		ck_assert_uint_eq(b.found, PROMPT);
+		ck_assert(now_ms() < until);
+	} while (b.on[KVMM_TIER_AREA] < PROMPT / 2);
+	(void)expect_row(NULL, &a, "chat-1");
+	v = rows(NULL);
+	ck_assert_int_ge(num(json_array_get(v, 0), "area"), PROMPT / 2);
+	json_decref(v);
+	b = open_leased(&worker, a.lease.number);
+	ck_assert_int_eq(b.err, 0);
+	go_on(&worker, b.seq, 1);
+	(void)expect_row(NULL, &a, "chat-1");
+	end(&scheduler);
+	end(&worker);
+}
+END_TEST
+
 /* A tenant can neither use nor see the lease of another one, but its own. */
 START_TEST(test_tenants)
 {
@@ -689,6 +724,7 @@ int main(void)
 	add(s, "hand over", setup, test_hand_over);
 	add(s, "scheduler dies", setup, test_scheduler_dies);
 	add(s, "daemon dies", setup, test_daemon_dies);
+	add(s, "area", setup, test_area);
 	add(s, "tenants", setup, test_tenants);
 	add(s, "quota", setup_little, test_quota);
 	add(s, "times", setup, test_times);
