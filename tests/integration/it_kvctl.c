@@ -260,13 +260,6 @@ static void explain(pid_t pid)
 	u32 waits = 0;
 	size_t i;
 
-	all = kvctl_json("explain", "0", NULL);
-	ck_assert_uint_ge(taken_by(all, "taker"), 1);
-	json_array_foreach(all, i, one)
-		if (!strcmp(str(one, "LastBy"), "taker"))
-			same_as_text(one);
-	json_decref(all);
-
 	/* The pool is too small for all of them now: some wait for memory. */
 	do {
 		all = kvctl_json("explain", "0", NULL);
@@ -279,6 +272,12 @@ static void explain(pid_t pid)
 		ck_assert_msg(now_ms() < end, "nobody waits for memory");
 	} while (!waits);
 	ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+	all = kvctl_json("explain", "0", NULL);
+	ck_assert_uint_ge(taken_by(all, "taker"), 1);
+	json_array_foreach(all, i, one)
+		if (!strcmp(str(one, "LastBy"), "taker"))
+			same_as_text(one);
+	json_decref(all);
 
 	/* The tenant learns about its loss, but not the name of the taker. */
 	all = kvctl_json("--tenant=one", "explain", "0");
@@ -382,11 +381,11 @@ START_TEST(test_two_tenants)
 
 	rig_start(&rig, "--pool-size", "6M", "--extent-size", "256K",
 		  "--tenant", "one", "--tenant", "two,min=4M", NULL);
-	j = runtime(300);
+	j = runtime(450);
 	runtime_ends(&j, &truth);
 	done(0, "drop_caches", NULL, NULL, NULL);
 
-	j = runtime(300);
+	j = runtime(450);
 	rig_await(&rig, "domain/" DOMAIN "/memory.current", "gpu0", 5 << 19, 30);
 	taker = taker_start(&down);
 	explain(j.pid);

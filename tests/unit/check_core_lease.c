@@ -152,6 +152,25 @@ START_TEST(test_no_room)
 }
 END_TEST
 
+/* Blocks that have a copy and are beyond the quota are kept, too. */
+START_TEST(test_keep_clean)
+{
+	u64 first;
+
+	c->head->cfg.lease_percent = 6;	/* of 32 slots: one */
+	cache(4, 0);
+	(void)entry_out(c, block_of(0, 1), 0);
+	copies_done();
+	ck_assert_int_eq(lease(64, 0, 1000), 0);
+	first = got.seq;
+	ck_assert_uint_eq(got.held, 16);
+	ck_assert_int_eq(got.reason, -EDQUOT);
+	ck_assert_uint_eq(got.kept, 48);
+	ck_assert_uint_eq(c->lrus[0].nr_kept, 3);
+	ck_assert_int_eq(sh_close(cl, first), 0);
+}
+END_TEST
+
 /* Without a lower tier nothing is held, but all is kept as far as the share goes. */
 START_TEST(test_no_lower_tier)
 {
@@ -653,6 +672,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_all_tiers, 0, 2);
 	tcase_add_test(tc, test_held_in_use);
 	tcase_add_test(tc, test_no_room);
+	tcase_add_test(tc, test_keep_clean);
 	tcase_add_test(tc, test_no_lower_tier);
 	tcase_add_test(tc, test_quota);
 	tcase_add_test(tc, test_quota_of_tenants);

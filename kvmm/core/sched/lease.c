@@ -225,18 +225,31 @@ static u32 lease_hold(struct core *c, struct kv_seq *s, s32 *reason)
 	return i;
 }
 
+/* Evict a block of the device last.  Return: false: it is not cached, or too many are kept. */
+static bool block_keep(struct core *c, u32 blk, u64 until)
+{
+	u32 node = index_node(c, blk);
+	bool kept;
+
+	if (node == CORE_NONE || !ref_is_whole(c, blk))
+		return false;
+	block_map(c, blk);	/* only a name in use can get a term */
+	kept = lru_keep(c, node, until);
+	block_unmap(c, blk);
+	return kept;
+}
+
 /* The blocks from @i on are evicted last.  Return: number of them. */
 static u32 lease_keep(struct core *c, const struct kv_seq *s, u32 i)
 {
-	u32 first = i, node;
+	u32 first = i, blk;
 
 	for (; i < s->nr_blocks; i++) {
 		kv_pte_t pte = table_pte(c, s, i);
 
-		if (pte_is_entry(pte))
-			break;
-		node = index_node(c, pte_block(pte));
-		if (node == CORE_NONE || !lru_keep(c, node, s->until))
+		blk = pte_is_entry(pte) ? c->entries_low[pte_block(pte)].dev :
+					  pte_block(pte);
+		if (blk == CORE_NONE || !block_keep(c, blk, s->until))
 			break;
 	}
 	return i - first;
