@@ -417,6 +417,16 @@ int kvmm_seq_truncate(struct kvmm *k, const struct kvmm_len_arg *args, u32 nr,
  */
 int kvmm_seq_trim(struct kvmm *k, const struct kvmm_len_arg *args, u32 nr,
 		  struct kvmm_seq_res *res);
+/**
+ * kvmm_seq_advise() - advice about the cache or the memory of sequences and leases
+ * @args: KVMM_ADV_*, with its value
+ * @nr:   entries
+ * @res:  @nr records: 0 or an error, and for a lease the tokens that move
+ *
+ * Return: as above.
+ */
+int kvmm_seq_advise(struct kvmm *k, const struct kvmm_advise_arg *args, u32 nr,
+		    struct kvmm_seq_res *res);
 /* Return: as above, or the status of the first entry that failed. */
 int kvmm_seq_close(struct kvmm *k, const u64 *seqs, u32 nr);
 int kvmm_step_begin(struct kvmm *k, u64 step,

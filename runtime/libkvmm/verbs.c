@@ -302,6 +302,13 @@ int kvmm_seq_trim(struct kvmm *k, const struct kvmm_len_arg *args, u32 nr,
 			   (u64)nr * sizeof(*args), nr, res);
 }
 
+int kvmm_seq_advise(struct kvmm *k, const struct kvmm_advise_arg *args, u32 nr,
+		    struct kvmm_seq_res *res)
+{
+	return entries_run(k, KVMM_OP_SEQ_ADVISE, args,
+			   (u64)nr * sizeof(*args), nr, res);
+}
+
 /* The first entry that failed decides, since there is only one return value. */
 int kvmm_seq_close(struct kvmm *k, const u64 *seqs, u32 nr)
 {

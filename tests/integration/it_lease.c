@@ -255,18 +255,10 @@ static void do_advise(const struct order *o, struct answer *a)
 {
 	const struct kvmm_advise_arg arg = { .seq = o->seq, .advice = o->advice,
 					     .value = o->number };
-	struct kvmm_done done;
-	void *args;
-	int got;
+	struct kvmm_seq_res res;
 
-	MUST(kvmm_prep(kv, KVMM_OP_SEQ_ADVISE, 1, sizeof(arg), &args));
-	memcpy(args, &arg, sizeof(arg));
-	MUST(!kvmm_submit(kv));
-	while (!(got = kvmm_reap(kv, &done)))
-		MUST(!kvmm_wait(kv, -1));
-	MUST(got == 1 && !done.status);
-	a->err = ((const struct kvmm_seq_res *)done.results)->status;
-	kvmm_release(kv);
+	MUST(!kvmm_seq_advise(kv, &arg, 1, &res));
+	a->err = res.status;
 }
 
 static void child_main(int in, int out, const char *socket)
