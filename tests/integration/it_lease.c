@@ -43,14 +43,14 @@ enum { COMPUTE, FIND, LEASE, OPEN, GO_ON, CLOSE, ADVISE, QUIT };
 
 /**
  * struct order - a line of the scene for a child
- * @what: COMPUTE: prompt @seed of @len tokens, then close it; FIND: look it up; LEASE:
- *        what is found; OPEN: a sequence with @number; GO_ON: wait until sequence
+ * @act:  COMPUTE: prompt @seed of @len tokens, then close it; FIND: look it up; LEASE:
+ *        the content that is found; OPEN: a sequence with @number; GO_ON: wait until sequence
  *        @seq of prompt @seed is READY, check its bytes, compute up to @len tokens and
  *        check them all; CLOSE: @seq; ADVISE: @advice, @number is its value; QUIT:
  *        detach and end
  */
 struct order {
-	u32	what;
+	u32	act;
 	u32	seed;
 	u32	len;
 	u32	ms;
@@ -280,10 +280,10 @@ static void child_main(int in, int out, const char *socket)
 		while (!poll(&p, 1, 0))
 			MUST(kvmm_wait(kv, 5000000) != -ECONNRESET);
 		MUST(read(in, &o, sizeof(o)) == sizeof(o));
-		if (o.what == QUIT)
+		if (o.act == QUIT)
 			break;
 		memset(&a, 0, sizeof(a));
-		run[o.what](&o, &a);
+		run[o.act](&o, &a);
 		MUST(write(out, &a, sizeof(a)) == sizeof(a));
 	}
 	kvmm_detach(kv);
@@ -332,7 +332,7 @@ static struct child start(const char *tenant)
 /* End a child; it must not have failed. */
 static void end(const struct child *c)
 {
-	const struct order o = { .what = QUIT };
+	const struct order o = { .act = QUIT };
 	int status;
 
 	ck_assert_int_eq(write(c->to, &o, sizeof(o)), sizeof(o));
@@ -344,7 +344,7 @@ static void end(const struct child *c)
 
 static struct answer lease(const struct child *c, u32 seed, u32 ms, const char *label)
 {
-	struct order o = { .what = LEASE, .seed = seed, .len = PROMPT, .ms = ms };
+	struct order o = { .act = LEASE, .seed = seed, .len = PROMPT, .ms = ms };
 
 	strcpy(o.label, label);
 	return tell(c, o);
@@ -352,28 +352,28 @@ static struct answer lease(const struct child *c, u32 seed, u32 ms, const char *
 
 static struct answer find(const struct child *c, u32 seed)
 {
-	return tell(c, (struct order){ .what = FIND, .seed = seed, .len = PROMPT });
+	return tell(c, (struct order){ .act = FIND, .seed = seed, .len = PROMPT });
 }
 
 static void compute_prompt(const struct child *c, u32 seed)
 {
-	(void)tell(c, (struct order){ .what = COMPUTE, .seed = seed, .len = PROMPT });
+	(void)tell(c, (struct order){ .act = COMPUTE, .seed = seed, .len = PROMPT });
 }
 
 static struct answer open_leased(const struct child *c, u64 number)
 {
-	return tell(c, (struct order){ .what = OPEN, .len = PROMPT + MORE / 2,
+	return tell(c, (struct order){ .act = OPEN, .len = PROMPT + MORE / 2,
 				       .number = number });
 }
 
 /* Read the leased tokens of prompt @seed, and compute the rest. */
 static void go_on(const struct child *c, u64 seq, u32 seed)
 {
-	struct answer a = tell(c, (struct order){ .what = GO_ON, .seq = seq,
+	struct answer a = tell(c, (struct order){ .act = GO_ON, .seq = seq,
 						  .seed = seed, .len = PROMPT + MORE });
 
 	ck_assert_uint_eq(a.valid, PROMPT);
-	a = tell(c, (struct order){ .what = CLOSE, .seq = seq });
+	a = tell(c, (struct order){ .act = CLOSE, .seq = seq });
 	ck_assert_int_eq(a.err, 0);
 }
 
@@ -386,7 +386,7 @@ static void flood(const struct child *c)
 		compute_prompt(c, 100 + i);
 }
 
-/* ---- what the operator sees ---- */
+/* ---- the operator's view ---- */
 
 /* The rows of kvctl leases, or of those of a tenant; to be released. */
 static json_t *rows(const char *tenant)
@@ -511,7 +511,7 @@ static struct answer lease_and_flood(void)
 	ck_assert_uint_eq(a.lease.held, PROMPT);
 	ck_assert_int_eq(a.lease.reason, 0);
 	flood(&scheduler);
-	/* The flood took what was not leased. */
+	/* The flood took the content that was not leased. */
 	ck_assert_uint_eq(find(&scheduler, 2).found, 0);
 	ck_assert_uint_eq(find(&scheduler, 1).found, PROMPT);
 	ck_assert_uint_eq(find(&scheduler, 1).on[KVMM_TIER_HOST], PROMPT);
@@ -535,9 +535,9 @@ START_TEST(test_hand_over)
 	(void)expect_row(NULL, &a, "chat-1");
 	b = open_leased(&scheduler, a.lease.number);
 	ck_assert_int_eq(b.err, 0);
-	b = tell(&scheduler, (struct order){ .what = CLOSE, .seq = b.seq });
+	b = tell(&scheduler, (struct order){ .act = CLOSE, .seq = b.seq });
 	ck_assert_int_eq(b.err, 0);
-	b = tell(&scheduler, (struct order){ .what = CLOSE, .seq = a.lease.seq });
+	b = tell(&scheduler, (struct order){ .act = CLOSE, .seq = a.lease.seq });
 	ck_assert_int_eq(b.err, 0);
 	expect_rows(NULL, 0);
 	ck_assert_int_eq(open_leased(&worker, a.lease.number).err, -ENOENT);
@@ -581,10 +581,10 @@ START_TEST(test_daemon_dies)
 	flood(&worker);
 	(void)expect_row(NULL, &a, "chat-1");
 	/* It can be renewed, and ends at its new deadline. */
-	b = tell(&scheduler, (struct order){ .what = ADVISE, .seq = a.lease.seq,
+	b = tell(&scheduler, (struct order){ .act = ADVISE, .seq = a.lease.seq,
 		.advice = KVMM_ADV_KEEP_UNTIL, .number = a.lease.until + 60000000000ull });
 	ck_assert_int_eq(b.err, -ERANGE);
-	b = tell(&scheduler, (struct order){ .what = ADVISE, .seq = a.lease.seq,
+	b = tell(&scheduler, (struct order){ .act = ADVISE, .seq = a.lease.seq,
 		.advice = KVMM_ADV_KEEP_UNTIL,
 		.number = (now_ms() + 500 * time_scale()) * 1000000 });
 	ck_assert_int_eq(b.err, 0);
@@ -685,7 +685,7 @@ START_TEST(test_times)
 	a = lease(&scheduler, 1, 60000, "full");
 	ck_assert_int_eq(a.err, 0);
 	(void)expect_row(NULL, &a, "full");
-	ck_assert_int_eq(tell(&scheduler, (struct order){ .what = CLOSE,
+	ck_assert_int_eq(tell(&scheduler, (struct order){ .act = CLOSE,
 							  .seq = a.lease.seq }).err, 0);
 	a = lease(&scheduler, 1, 200, "short");
 	ck_assert_int_eq(a.err, 0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * it_shrink.c - kvctl shrink_cost foretells what a smaller pool loses
+ * it_shrink.c - kvctl shrink_cost foretells the loss of a smaller pool
  *
  * A client fills the pool with cache, keeps two sequences open, and is idle.  kvctl
  * tells the cost of half of the pool; then the pool shrinks, and the daemon's counters
@@ -22,7 +22,7 @@
 #define BT		16u	/* tokens of a block */
 #define BLOCK_KB	16
 #define PROMPT		12u	/* blocks of a prompt */
-#define NS_TOKEN	10000000ull	/* so a copy costs less than computing, however busy the disk */
+#define NS_TOKEN	10000000ull	/* a copy costs less, however busy the disk */
 
 static struct rig rig;
 static struct kvmm *kv;
@@ -106,7 +106,7 @@ static char *kvctl(int code, const char *a, const char *b, const char *c)
 	return out;
 }
 
-/* The first row, or that of a domain, of what `kvctl --json shrink_cost` says. */
+/* The first row of `kvctl --json shrink_cost`, or that of a domain. */
 static json_t *cost(const char *size, u32 *rows)
 {
 	char *out = kvctl(0, "--json", "shrink_cost", size);

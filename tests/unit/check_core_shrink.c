@@ -52,7 +52,7 @@ static u32 found(u32 nr)
 	return sum / SH_BT;
 }
 
-/* ---- what a shrink does ---- */
+/* ---- the effect of a shrink ---- */
 
 /* Cache that leaves is copied to the host pool first, and found there. */
 START_TEST(test_cache_is_copied)
@@ -218,7 +218,7 @@ START_TEST(test_cost_of_sequences)
 }
 END_TEST
 
-/* What a smaller host pool has no slot for goes to areas, and the rest is lost. */
+/* Content that a smaller host pool has no slot for goes to areas, and the rest is lost. */
 START_TEST(test_cost_of_small_tiers)
 {
 	struct core_shrink_view v;

@@ -14,9 +14,10 @@
  * move to other spans of the domain (evacuate.c): to free blocks, to free extents,
  * or in place of cache there.  Sequences that find no room, or still have blocks in
  * a leaving span after starve_ns, are preempted, also below memory.min: the operator
- * decides, and the protection was scaled to the new size before.  Then every client that may have the extent mapped is asked
- * to give it back, as between tenants (revoke.c), here also the clients of its
- * own tenant.  A client that keeps it past the deadline is killed.
+ * decides, and the protection was scaled to the new size before.  Then every client
+ * that may have the extent mapped is asked to give it back, as between tenants
+ * (revoke.c), here also the clients of its own tenant.  A client that keeps it past
+ * the deadline is killed.
  *
  * Growing makes OFFLINE extents ABSENT.  It also calls off the shrinking of
  * extents that were not asked back yet: their spans go back to their domains.

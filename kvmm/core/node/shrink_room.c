@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * shrink_room.c - room for what leaves a smaller device pool
+ * shrink_room.c - room for the content that leaves a smaller device pool
  *
  * Blocks of sequences move to free blocks of their domain, then to free extents,
  * then in place of its cache; spans are served in their order, as resize_tick() does

@@ -4,10 +4,11 @@
  *
  * Four callers, four bounds: the domain itself that needs room, another
  * domain that may have the blocks that this one can spare, a span that is about
- * to leave its domain, and one that is about to leave the pool.  lru.c says which block is next; of blocks that are worth as
- * much, one with a copy on a lower tier comes first.  demote.c says whether a block
- * gets a copy.  An evicted block with its copy in flight is LIMBO, and free when the
- * copy ends: the request that needs it waits for that (ROOM_MADE).
+ * to leave its domain, and one that is about to leave the pool.  lru.c says which
+ * block is next; of blocks that are worth as much, one with a copy on a lower tier
+ * comes first.  demote.c says whether a block gets a copy.  An evicted block with its
+ * copy in flight is LIMBO, and free when the copy ends: the request that needs it
+ * waits for that (ROOM_MADE).
  */
 #include "kvmm/core/reclaim/reclaim.h"
 
