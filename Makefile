@@ -525,7 +525,7 @@ bench_tests = $(filter $(addprefix $(B)/tests/bench_,$(1)),$(BENCH_PROGS))
 $(call bench_tests,core evict fair replay scale share waste): $(call archives,core)
 $(call bench_tests,copier): $(call archives,kvmmd core)
 $(call bench_tests,hostpool): $(call archives,kvmmd)
-$(call bench_tests,keep_serve ttft_tiers): $(call objs,tests/integration/http.c)
+$(call bench_tests,keep_serve overlap ttft_tiers): $(call objs,tests/integration/http.c)
 $(call bench_tests,decode gap gemm kernels load step tokenizer): $(call archives,runtime kernels)
 # Calls that bench_step directs to a daemon or to the pool of own_pool.h.
 STEP_WRAP := attach backend confirm detach device_failed draining info next_event poll_extents pool prep reap \
