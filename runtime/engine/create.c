@@ -68,6 +68,11 @@ static int engine_check_pool(const struct engine *e, struct engine_error *err)
 			     "the model is on a GPU, the daemon's pool in host memory: give --backend host, or start kvmm with --backend cuda");
 }
 
+static u32 seqs_wanted(const struct engine_opts *o)
+{
+	return o->max_seqs ? o->max_seqs : ENGINE_DEF_SEQS;
+}
+
 static int engine_attach(struct engine *e, const struct engine_opts *o,
 			 struct engine_error *err)
 {
@@ -93,7 +98,7 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 		.max_bytes = o->limits.max ? o->limits.max : KVMM_LIMIT_MAX,
 		.swap_max_bytes = o->limits.swap_max,
 		.weight = o->limits.weight,
-		.max_seqs = o->max_seqs ? o->max_seqs : ENGINE_DEF_SEQS,
+		.max_seqs = seqs_wanted(o) + o->max_leases,
 		.max_steps = ENGINE_MAX_STEPS,
 		.spin = o->spin,
 	};
@@ -124,7 +129,12 @@ static void engine_size(struct engine *e, const struct engine_opts *o)
 	e->kv.base = kvmm_pool(e->k);
 	e->kv.unit = rep->unit;
 	e->kv.layer_stride = rep->layer_stride;
-	e->max_seqs = rep->max_seqs;
+	/* Of fewer sequences than asked for, most are for requests. */
+	e->max_handles = rep->max_seqs < seqs_wanted(o) + o->max_leases ?
+			 min(o->max_leases, rep->max_seqs / 8) : o->max_leases;
+	e->max_seqs = rep->max_seqs - e->max_handles;
+	e->max_blocks = o->limits.max ? o->limits.max / rep->block_bytes :
+					UINT64_MAX;
 	e->rows = e->info->max_rows;
 	e->chunk = o->chunk ? min(o->chunk, e->rows) : e->rows;
 	e->max_batch = least(e->info->max_seqs, rep->max_batch, e->rows);
@@ -163,6 +173,7 @@ static void engine_free(struct engine *e)
 {
 	u32 i;
 
+	leases_end(e, -ECANCELED);
 	kvmm_detach(e->k);
 	for (i = 0; i < ENGINE_STEP_SLOTS; i++)
 		free(e->steps[i].entries);
@@ -194,6 +205,8 @@ int engine_create(struct model *model, const struct engine_opts *opts,
 		return engine_refuse(err, -ENOMEM, "no memory for the engine");
 	e->model = model;
 	e->info = model_info(model);
+	list_init(&e->hints);
+	list_init(&e->held);
 	ret = engine_attach(e, opts, err);
 	if (ret)
 		goto out_free;

@@ -24,6 +24,7 @@
  *	search.c	beam search over numbers
  *	link.c		requests to the daemon and their answers
  *	salvage.c	effects of a daemon's salvage
+ *	lease.c		cached content that stays without a request
  *	times.c		stages of a request
  *	clock.c		the engine's clock
  *
@@ -286,6 +287,7 @@ void engine_die(struct engine *e, int err)
 		if (e->live[i]->state == SEQ_CLOSING)
 			e->live[i]->state = SEQ_CLOSED;	/* no answer will come */
 	}
+	leases_end(e, -ECONNRESET);
 	seqs_advance(e);
 }
 
@@ -316,12 +318,12 @@ static int engine_rest(struct engine *e, s64 timeout_ns)
 	int err = 0;
 
 	/*
-	 * A sequence may be READY when the answer to its ids comes.  The event of
-	 * that came with the answer, so the wait would be in vain.
+	 * A sequence may be READY when the answer to its ids comes.  Its event came
+	 * with the answer, so no wake-up would end the wait.
 	 */
 	if (e->throttle)
 		err = engine_pause(e, timeout_ns);
-	else if (e->nr_live && !e->unread)
+	else if ((e->nr_live || e->nr_hints) && !e->unread)
 		err = link_wait(e, timeout_ns);
 	engine_lap(e, &e->stats.idle_ns);
 	return err;
@@ -361,6 +363,7 @@ static int engine_iterate(struct engine *e, s64 timeout_ns)
 		return err;
 	seqs_advance(e);
 	queue_open(e);
+	leases_advance(e);
 	engine_lap(e, &e->stats.collect_ns);
 	if (!e->nr_steps) {
 		err = sched_begin(e);
@@ -407,7 +410,7 @@ int engine_step(struct engine *e, s64 timeout_ns)
 		engine_die(e, err);
 		return e->ended;
 	}
-	e->busy = e->queue.nr || e->nr_live;
+	e->busy = e->queue.nr || e->nr_live || e->nr_hints;
 	return e->busy;
 }
 

@@ -58,6 +58,7 @@ enum engine_schedule {
  * @domain:       name of the domain; NULL: the last part of the model's path
  * @limits:       limits of the domain, see struct engine_limits
  * @max_seqs:     sequences wanted from the daemon, 0: 256
+ * @max_leases:   leases and pins (lease.h) at once, beside @max_seqs
  * @max_batch:    most sequences in a step, 0: the most that model and daemon
  *                allow
  * @chunk:        most prompt tokens of one sequence in a step, 0: the token
@@ -76,6 +77,7 @@ struct engine_opts {
 	u32		block_tokens;
 	struct engine_limits limits;
 	u32		max_seqs;
+	u32		max_leases;
 	u32		max_batch;
 	u32		chunk;
 	enum engine_schedule schedule;

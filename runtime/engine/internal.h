@@ -10,6 +10,7 @@
 #include <libkvmm.h>
 
 #include "runtime/engine/engine.h"
+#include "runtime/engine/lease.h"
 #include "runtime/sampler/adjust.h"
 
 #define ENGINE_MAX_STEPS	2u	/* open steps */
@@ -343,6 +344,11 @@ struct draws {
  * @due:        [1..@nr_due] requests with a deadline, see due.c; @due_cap
  * @live:       sequences not CLOSED, by priority, then arrival; @max_seqs
  * @reserved:   handles that live requests have or may still need
+ * @hints:      leases with a hint at work, @nr_hints
+ * @held:       leases that have handles
+ * @nr_handles: leases and pins in the daemon, at most @max_handles
+ * @pinned:     tokens of all pins
+ * @max_blocks: most blocks on the device that the caller allows
  * @steps:      step n is in slot n % ENGINE_STEP_SLOTS
  * @last_step:  number of the last step begun
  * @nr_steps:   open steps; the last of them is @last_step
@@ -394,6 +400,13 @@ struct engine {
 	struct seq			**live;
 	u32				nr_live;
 	u32				reserved;
+	struct list			hints;
+	u32				nr_hints;
+	struct list			held;
+	u32				nr_handles;
+	u32				max_handles;
+	u64				pinned;
+	u64				max_blocks;
 
 	struct step			steps[ENGINE_STEP_SLOTS];
 	u32				nr_steps;
@@ -583,6 +596,18 @@ u32 link_remap(struct engine *e, struct request *r, u32 nr);
 int __must_check link_begin(struct engine *e, struct step *st);
 int __must_check link_end(struct engine *e, struct step *st, u64 ns,
 			  u64 prefill);
+
+bool link_lookup(struct engine *e, struct engine_lease *l);
+bool link_lease(struct engine *e, struct engine_lease *l);
+bool link_advise(struct engine *e, struct engine_lease *l, u32 advice, u64 value);
+bool link_pin(struct engine *e, struct engine_lease *l);
+bool link_lease_close(struct engine *e, struct engine_lease *l, u64 seq);
+
+/* lease.c: cached content that stays without a request */
+void leases_advance(struct engine *e);
+void leases_end(struct engine *e, int err);
+void lease_answer(struct engine *e, struct engine_lease *l,
+		  const struct kvmm_done *done);
 
 /* run.c, for salvage.c */
 void entry_void(struct engine *e, struct entry *en);

@@ -3,8 +3,8 @@
  * link.c - requests to the daemon and their answers
  *
  * The only file of the engine that writes submission entries.  user_data of an
- * entry is the address of a sequence, of a step or of a request with beams,
- * with the kind of the entry in the low bits.  The answer brings it back.  The
+ * entry is the address of a sequence, of a step, of a lease or of a request with
+ * beams, with the kind of the entry in the low bits.  The answer brings it back.  The
  * addressed object stays allocated while an answer is due: sequences count
  * their replies, steps keep their slot.
  *
@@ -22,7 +22,8 @@
 #define LINK_WAIT_NS	1000000000ll
 
 enum link_tag {
-	LINK_OPEN = 1,
+	LINK_LEASE,
+	LINK_OPEN,
 	LINK_MATCH,
 	LINK_FORK,
 	LINK_CLOSE,
@@ -143,6 +144,95 @@ u32 link_remap(struct engine *e, struct request *r, u32 nr)
 	a = args;
 	beams_fill(r, a, nr);
 	return nr;
+}
+
+/* ---- leases ---- */
+
+/* Arguments of @bytes for one entry, zeroed; NULL: no room in the ring. */
+static void *lease_prep(struct engine *e, struct engine_lease *l, u16 op, u32 bytes)
+{
+	struct kvmm_sqe *sqe;
+	void *args;
+
+	sqe = kvmm_prep(e->k, op, 1, bytes, &args);
+	if (!sqe)
+		return NULL;
+	sqe->user_data = link_data(l, LINK_LEASE);
+	memset(args, 0, bytes);
+	return args;
+}
+
+/* Look up the next piece of the ids of @l. */
+bool link_lookup(struct engine *e, struct engine_lease *l)
+{
+	const u32 bt = e->kv.block_tokens;
+	const u32 nr = min(max(e->match_ids / bt, 1u) * bt, l->nr - l->found);
+	struct kvmm_lookup_arg *a;
+
+	a = lease_prep(e, l, KVMM_OP_SEQ_LOOKUP,
+		       (u32)(sizeof(*a) + nr * sizeof(u32)));
+	if (!a)
+		return false;
+	a->salt = l->salt;
+	a->cookie[0] = l->cookie[0];
+	a->cookie[1] = l->cookie[1];
+	a->start = l->found;
+	a->nr_ids = nr;
+	memcpy(a + 1, l->ids + l->found, nr * sizeof(u32));
+	l->piece = nr;
+	return true;
+}
+
+/* Lease what the lookup of @l has found. */
+bool link_lease(struct engine *e, struct engine_lease *l)
+{
+	struct kvmm_lease_arg *a = lease_prep(e, l, KVMM_OP_SEQ_LEASE, sizeof(*a));
+
+	if (!a)
+		return false;
+	a->salt = l->salt;
+	a->cookie[0] = l->cookie[0];
+	a->cookie[1] = l->cookie[1];
+	a->len = l->found;
+	a->ms = l->granted;
+	memcpy(a->label, l->label, sizeof(a->label));
+	return true;
+}
+
+bool link_advise(struct engine *e, struct engine_lease *l, u32 advice, u64 value)
+{
+	struct kvmm_advise_arg *a = lease_prep(e, l, KVMM_OP_SEQ_ADVISE, sizeof(*a));
+
+	if (!a)
+		return false;
+	a->seq = l->seq;
+	a->advice = advice;
+	a->value = value;
+	return true;
+}
+
+/* Open a sequence that has the tokens of the lease of @l, and never grows. */
+bool link_pin(struct engine *e, struct engine_lease *l)
+{
+	struct kvmm_open_arg *a = lease_prep(e, l, KVMM_OP_SEQ_OPEN, sizeof(*a));
+
+	if (!a)
+		return false;
+	a->prompt_len = l->held;
+	a->priority = UINT32_MAX;
+	a->salt = l->salt;
+	a->lease = l->number;
+	return true;
+}
+
+/* Close the lease or the pin of @l. */
+bool link_lease_close(struct engine *e, struct engine_lease *l, u64 seq)
+{
+	struct kvmm_seq_arg *a = lease_prep(e, l, KVMM_OP_SEQ_CLOSE, sizeof(*a));
+
+	if (a)
+		a->seq = seq;
+	return a;
 }
 
 /* kvmm_prep(), but wait for room. */
@@ -317,6 +407,9 @@ static int link_dispatch(struct engine *e, const struct kvmm_done *done)
 	struct seq *s = what;
 
 	switch ((enum link_tag)(done->user_data & LINK_TAG_MASK)) {
+	case LINK_LEASE:
+		lease_answer(e, what, done);
+		return 0;
 	case LINK_OPEN:
 		s->replies--;
 		link_opened(e, s, done);

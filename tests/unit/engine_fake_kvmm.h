@@ -50,6 +50,8 @@ struct fk_seq {
 	u32	priority, family, nr_blocks, nr_steps, nr_ids, cached;
 	int	reason;
 	bool	matched, closing, known, preempted;
+	bool	lease;			/* see engine_fake_lease.h; it stays set after its end */
+	bool	pin;			/* opened with a lease */
 	u64	last_step, salt, arrival;
 	u32	dirty;			/* changed entries from here on */
 	u32	was;			/* valid positions before the loss */
@@ -94,6 +96,13 @@ static struct fk {
 	bool	no_remaps;		/* REMAP finds no table pages */
 
 	u32	salvage;		/* chance in 1000 to die in a forward */
+
+	u32	lease_ms;		/* longest lease */
+	u32	lease_most;		/* most blocks that one holds: then -EDQUOT */
+	u32	lease_again;		/* chance in 1000 that a copy cannot begin now */
+	u32	lease_gone;		/* leases whose content goes before them */
+	bool	no_tier;		/* nothing is held, all is kept */
+	u32	nr_leases, nr_lookups, nr_renews;	/* requests that were granted */
 
 	bool	gone;
 	bool	away;			/* salvaged, but the client has not noticed */
@@ -337,7 +346,7 @@ static void fk_restore_all(void)
 	for (s = fk.s; s < fk.s + FK_SEQS; s++) {
 		if (s->state == KVMM_SEQ_RESTORING && !s->filling--)
 			s->state = KVMM_SEQ_READY;
-		if (s->state != KVMM_SEQ_SWAPPED)
+		if (s->state != KVMM_SEQ_SWAPPED || s->lease)
 			continue;
 		if (fk_chance(fk.swap_lost))
 			fk_lose(s);
@@ -457,6 +466,7 @@ static int fk_open(const struct kvmm_open_arg *a, struct kvmm_open_res *r)
 	struct fk_seq *s;
 
 	ck_assert_uint_ge(a->prompt_len, 1);
+	ck_assert(!a->lease);
 	if (fk.drained)
 		return r->status = -ESHUTDOWN;
 	if (tokens > fk.nr_blocks * FK_BT)
@@ -628,6 +638,8 @@ static int fk_close(const struct kvmm_seq_arg *a)
 {
 	struct fk_seq *s = fk_find(a->seq);
 
+	if (!s && fk.s[KVMM_SEQ_INDEX(a->seq)].lease)
+		return -ENOENT;		/* it ended by itself */
 	ck_assert_ptr_nonnull(s);
 	if (s->nr_steps)
 		s->closing = true;
@@ -866,7 +878,8 @@ static void fk_salvage(void)
 		s->was = max(s->was, s->valid);
 		fk_below_free(s);
 		s->nr_blocks = s->valid = s->cover = s->nr_ids = 0;
-		s->state = s->closing ? KVMM_SEQ_CLOSED : KVMM_SEQ_RECOMPUTE;
+		s->state = s->closing || s->lease ? KVMM_SEQ_CLOSED :
+						    KVMM_SEQ_RECOMPUTE;
 		s->closing = s->matched = false;
 		s->preempted = true;
 		s->epoch++;

@@ -9,7 +9,7 @@
 #ifndef ENGINE_FAKE_RING_H
 #define ENGINE_FAKE_RING_H
 
-#include "tests/unit/engine_fake_kvmm.h"
+#include "tests/unit/engine_fake_lease.h"
 
 static void fk_execute(struct fk_req *q)
 {
@@ -17,11 +17,23 @@ static void fk_execute(struct fk_req *q)
 		((struct kvmm_fork_arg *)q->args)->nr_children : q->sqe.nr;
 	int status = 0;
 
-	q->results = calloc(max(nr, 1u), 64);
+	q->results = calloc(max(nr, 1u), 128);
 	q->cqe.nr = nr;
 	switch (q->sqe.op) {
 	case KVMM_OP_SEQ_OPEN:
-		fk_open((void *)q->args, q->results);
+		if (((struct kvmm_open_arg *)q->args)->lease)
+			fk_open_leased((void *)q->args, q->results);
+		else
+			fk_open((void *)q->args, q->results);
+		break;
+	case KVMM_OP_SEQ_LOOKUP:
+		fk_look((void *)q->args, q->results);
+		break;
+	case KVMM_OP_SEQ_LEASE:
+		fk_lease((void *)q->args, q->results);
+		break;
+	case KVMM_OP_SEQ_ADVISE:
+		fk_advise((void *)q->args, q->results);
 		break;
 	case KVMM_OP_SEQ_MATCH:
 		((struct kvmm_seq_res *)q->results)->status =
@@ -31,7 +43,8 @@ static void fk_execute(struct fk_req *q)
 		fk_fork((void *)q->args, q->results);
 		break;
 	case KVMM_OP_SEQ_CLOSE:
-		fk_close((void *)q->args);
+		((struct kvmm_seq_res *)q->results)->status =
+			fk_close((void *)q->args);
 		break;
 	case KVMM_OP_SEQ_REMAP:
 		status = fk_remap((void *)q->args, nr, q->results);
@@ -119,8 +132,11 @@ int kvmm_submit(struct kvmm *k)
 static void fk_note_known(const struct fk_req *q)
 {
 	const struct kvmm_open_res *r = q->results;
+	const struct kvmm_lease_res *lease = q->results;
 	u32 i;
 
+	if (q->sqe.op == KVMM_OP_SEQ_LEASE && !lease->status)
+		fk.s[KVMM_SEQ_INDEX(lease->seq)].known = true;
 	if (q->sqe.op != KVMM_OP_SEQ_OPEN && q->sqe.op != KVMM_OP_SEQ_FORK)
 		return;
 	for (i = 0; i < q->cqe.nr; i++)
@@ -278,6 +294,7 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 		.block_bytes = FK_BLOCK_BYTES, .max_seqs = FK_SEQS,
 		.max_batch = FK_BATCH, .max_steps = fk.max_steps,
 		.arg_bytes = 256, .step_deadline_ms = 10000,
+		.nr_extents = fk.nr_blocks, .span_extents = 1, .span_blocks = 1,
 	};
 	*out = (struct kvmm *)&fk;
 	return 0;
@@ -295,6 +312,7 @@ void kvmm_detach(struct kvmm *k)
 		free(fk.req[fk.released % FK_RING].results);
 	if (!fk.gone && !fk.device_failed) {
 		ck_assert_uint_eq(fk.nr_steps, 0);
+		fk_end_leases();
 		for (i = 0; i < FK_SEQS; i++)
 			ck_assert_uint_eq(fk.s[i].state, KVMM_SEQ_CLOSED);
 		for (i = 0; i < fk.nr_blocks; i++)

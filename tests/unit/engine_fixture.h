@@ -142,6 +142,8 @@ static void setup(void)
 	engine = NULL;
 	fk.nr_blocks = 128;
 	fk.max_steps = 2;
+	fk.lease_ms = 600000;
+	fk.lease_most = FK_TABLE;
 	fk.seed = 12345;
 	fm_init(&model, 64);
 }
