@@ -276,6 +276,8 @@ static int read_target(struct reading *r, struct span s)
 	p = memchr(s.p, '?', s.n);
 	r->h->path = s.p;
 	r->h->path_len = p ? (size_t)(p - s.p) : s.n;
+	r->h->query = p ? p + 1 : NULL;
+	r->h->query_len = p ? s.n - r->h->path_len - 1 : 0;
 	return 0;
 }
 

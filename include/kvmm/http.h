@@ -45,6 +45,7 @@ enum http_method {
  * struct http_head - the parsed head of a request
  * @method:     HTTP_GET ..
  * @path:       @path_len bytes inside the head, without the query
+ * @query:      @query_len bytes behind its question mark; NULL: there is none
  * @http10:     HTTP/1.0: no chunked answer
  * @keep_alive: the client wants the connection to stay
  * @chunked:    the body comes in chunks
@@ -59,6 +60,8 @@ struct http_head {
 	enum http_method	method;
 	const char		*path;
 	size_t			path_len;
+	const char		*query;
+	size_t			query_len;
 	bool			http10;
 	bool			keep_alive;
 	bool			chunked;

@@ -177,12 +177,30 @@ void answer_event(struct call *call, u32 i, struct text *t)
 	text_clear(&ch->out);
 }
 
+/* The session that the request named, after a comma; null: it was not remembered. */
+static void write_session(const struct call *call, struct text *t)
+{
+	const struct session_job *job = &call->work.session;
+
+	if (!*job->name)
+		return;
+	text_puts(t, ",\"session\":");
+	if (job->told.answer)
+		session_write(t, job->name, &job->told);
+	else
+		text_puts(t, "null");
+}
+
 void answer_usage_event(struct call *call, struct text *t)
 {
-	if (call->params.usage) {
+	if (call->params.usage || *call->work.session.name) {
 		chunk_begin(call, t);
-		text_puts(t, "],");
-		write_usage(call, t);
+		text_puts(t, "]");
+		if (call->params.usage) {
+			text_puts(t, ",");
+			write_usage(call, t);
+		}
+		write_session(call, t);
 		text_puts(t, "}\n\n");
 	}
 	text_puts(t, "data: [DONE]\n\n");
@@ -226,5 +244,6 @@ void answer_whole(struct call *call, struct text *t)
 	write_usage(call, t);
 	if (call->params.kind == API_CHAT)
 		logprobs_prompt(call, &call->work.prompts[0], t);
+	write_session(call, t);
 	text_puts(t, "}\n");
 }

@@ -24,6 +24,7 @@
 #define API_BAD_IDS_MAX		4096u	/* lengths included */
 #define API_SALT_MAX		128u	/* characters */
 #define API_ID_MAX		128u
+#define API_SESSION_MAX		64u	/* characters of a session's name */
 #define API_TOLD_MAX		(1u << 20) /* prompt tokens with logprobs, in all choices */
 
 enum api_kind {
@@ -84,6 +85,16 @@ struct api_prompt {
 };
 
 /**
+ * struct api_session - the session of a request
+ * @name: "": none
+ * @ms:   time of the lease when the request has ended, 0: none
+ */
+struct api_session {
+	char	name[API_SESSION_MAX + 1];
+	u32	ms;
+};
+
+/**
  * struct api_params - the parameters of a request
  * @n:           texts of each prompt in the answer
  * @drawn:       samples of each prompt; the @n best are the answer
@@ -99,6 +110,7 @@ struct api_prompt {
  * @logprob_ids: tokens whose logprobs are reported, @nr_logprob_ids of them
  * @priority:    for the engine
  * @salt:        for the engine
+ * @session:     see session.h
  * @stop_ids:    ids that end a sample: the request's own, then the model's
  * @nr_own_ids:  how many of them are the request's own
  * @return_ids:  the answer has the token ids, too
@@ -132,6 +144,7 @@ struct api_params {
 	u32			max_new;
 	u32			priority;
 	u64			salt;
+	struct api_session	session;
 	struct sampling_params	sampling;
 	struct stops		stops;
 	u32			stop_ids[API_STOP_IDS_MAX + MODEL_MAX_EOS];

@@ -286,6 +286,7 @@ static void detach(struct backend *b)
 
 	engine_get_stats(b->engine, &st);
 	engine_destroy(b->engine);
+	sessions_attach(&b->sessions, NULL);
 	wake_due(b);
 	b->engine = NULL;
 	/* Samples ended by engine_destroy() are not counted. */
@@ -330,6 +331,7 @@ static int attach(struct backend *b)
 		b->why[0] = '\0';
 		pthread_mutex_unlock(&b->lock);
 		b->was_attached = true;
+		sessions_attach(&b->sessions, b->engine);
 		set_state(b, BACKEND_ATTACHED);
 		return 0;
 	}
@@ -389,6 +391,7 @@ static int serve(struct backend *b)
 		} else {
 			rest(b, BACKEND_IDLE_MS);
 		}
+		sessions_tick(&b->sessions);
 		ret = engine_step(b->engine, BACKEND_STEP_NS);
 		wake_due(b);
 		if (ret < 0)
@@ -449,6 +452,8 @@ int backend_start(struct backend *b, const struct backend_opts *o)
 
 	memset(b, 0, sizeof(*b));
 	b->o = *o;
+	b->o.engine.max_leases = SESSIONS_LEASES;
+	sessions_init(&b->sessions);
 	b->beat_ns = (s64)kv_now_ns();
 	snprintf(b->why, sizeof(b->why), "the model is being loaded");
 	pthread_mutex_init(&b->lock, NULL);
@@ -487,6 +492,7 @@ bool backend_join(struct backend *b, u32 wait_ms)
 void backend_free(struct backend *b)
 {
 	mailbox_deliver(&b->inbox);
+	sessions_free(&b->sessions);
 	chat_free(b->chat);
 	tokenizer_free(b->tok);
 	model_free(b->model);

@@ -15,6 +15,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/server/api.h"
 #include "runtime/server/mailbox.h"
+#include "runtime/server/session.h"
 
 #define BACKEND_IDENTITY_LEN	32u
 #define BACKEND_DUE_MAX		16u	/* mailboxes that wait for a wake */
@@ -106,6 +107,7 @@ struct work_prompt {
  * @begun:    the work was submitted to the engine (backend only)
  * @refused:  the engine did not take all prompts (backend only)
  * @left:     samples not over (backend only)
+ * @session:  remembers the request if it has a name; @session.told is final with @done
  * @why:      text of the first error, final with @done
  * @room:     memory of all tokens, @room_size bytes
  *
@@ -127,6 +129,7 @@ struct work {
 	bool			begun;
 	bool			refused;
 	u32			left;
+	struct session_job	session;
 	char			why[512];
 	void			*room;
 	size_t			room_size;
@@ -181,6 +184,7 @@ struct backend {
 	struct tokenizer	*tok;
 	struct chat		*chat;
 	struct engine		*engine;
+	struct sessions		sessions;
 	u8			identity[BACKEND_IDENTITY_LEN];
 	struct engine_stats	past;		/* sums over former engines */
 	struct mailbox		*due[BACKEND_DUE_MAX];	/* mailboxes to wake */

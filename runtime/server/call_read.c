@@ -48,6 +48,10 @@ static int work_build(struct call *call)
 	u32 i;
 
 	request_fill(call, &w->req);
+	memcpy(w->session.name, p->session.name, sizeof(w->session.name));
+	w->session.ms = p->session.ms;
+	w->session.salt = p->salt;
+	w->session.key = call->flow;
 	w->prompts = calloc(p->nr_prompts, sizeof(*w->prompts));
 	if (!w->prompts)
 		return -ENOMEM;

@@ -91,6 +91,7 @@ enum field_form {
 	hint(include_reasoning, API_CHAT, flag, "reasoning is a part of the text") \
 	yes(priority, API_BOTH, "lower is served earlier and preempted later; 0 by default") \
 	yes(cache_salt, API_BOTH, "prompts share cached blocks only under the same salt") \
+	yes(session, API_BOTH, "a name, or an object with name and retain (seconds): the server remembers prompt and answer; see Sessions") \
 	yes(request_id, API_BOTH, "becomes part of the answer's id")	\
 	yes(return_token_ids, API_BOTH, "adds token_ids and prompt_token_ids") \
 	yes(frequency_penalty, API_BOTH, "-2 to 2, of tokens generated so far, as often as they were") \
@@ -237,6 +238,9 @@ void sampling_defaults(const struct model_info *info,
 
 /* sampling_judge() - check the fields of sampling.c together; 0 or -1 */
 int sampling_judge(struct field_ctx *c);
+
+/* session_judge() - check session with other fields; 0 or -1 */
+int session_judge(struct field_ctx *c);
 
 /* fields_read() - give every field of @root to its reader; 0 or -1 */
 int fields_read(struct field_ctx *c, const json_t *root);

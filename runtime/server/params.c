@@ -573,6 +573,8 @@ int api_read(const struct api_model *m, enum api_kind kind, const json_t *root,
 	if (!ret)
 		ret = prompts_prepare(&c);
 	if (!ret)
+		ret = session_judge(&c);
+	if (!ret)
 		ret = set_max_new(&c);
 	return ret;
 }

@@ -11,6 +11,7 @@
 #include <kvmm/version.h>
 
 #include "runtime/server/call.h"
+#include "runtime/server/hint.h"
 #include "runtime/server/models.h"
 #include "runtime/server/route.h"
 
@@ -119,6 +120,12 @@ static void model_by_name(struct service *svc, struct conn *c,
 	text_puts(&t, "\n");
 	reply(c, 200, NULL, &t);
 	text_free(&t);
+}
+
+static void route_sessions(struct service *svc, struct conn *c,
+			   const struct http_request *r)
+{
+	hint_start(svc, c, r, NULL, 0);
 }
 
 static void route_health(struct service *svc, struct conn *c,
@@ -340,11 +347,44 @@ static void no_route(struct conn *c, const struct http_head *h,
 	reply_error(c, allow, &err);
 }
 
+/* The part of the path after @folder, @len bytes; NULL: it is not below it. */
+static const char *path_below(const struct http_head *h, const char *folder,
+			      size_t *len)
+{
+	const size_t n = strlen(folder);
+
+	*len = h->path_len - n;
+	return h->path_len > n && !memcmp(h->path, folder, n) ? h->path + n : NULL;
+}
+
+/* Answer on a path with a name in it.  Return: whether it is one, with this method. */
+static bool route_named(struct service *svc, struct conn *c,
+			const struct http_request *r, enum http_method method)
+{
+	const struct http_head *h = &r->head;
+	size_t len;
+	const char *model = path_below(h, "/v1/models/", &len);
+	const char *session = model ? NULL : path_below(h, "/v1/sessions/", &len);
+	const bool more = session && (method == HTTP_POST || method == HTTP_DELETE);
+
+	if ((!model && !session) ||
+	    (method != HTTP_GET && method != HTTP_OPTIONS && !more))
+		return false;
+	if (method == HTTP_OPTIONS)
+		route_options(svc, c, h, model ? methods_of(HTTP_GET) :
+			      "GET, HEAD, POST, DELETE");
+	else if (guarded(svc, c, h))
+		return true;
+	else if (model)
+		model_by_name(svc, c, model, len);
+	else
+		hint_start(svc, c, r, session, len);
+	return true;
+}
+
 void route_request(struct loop *l, struct conn *c,
 		   const struct http_request *r)
 {
-	static const char models[] = "/v1/models/";
-	const size_t n = sizeof(models) - 1;
 	const struct http_head *h = &r->head;
 	const enum http_method method =
 		h->method == HTTP_HEAD ? HTTP_GET : h->method;
@@ -370,13 +410,7 @@ void route_request(struct loop *l, struct conn *c,
 		route_options(svc, c, h, "GET, HEAD, POST");
 		return;
 	}
-	if (h->path_len > n && !memcmp(h->path, models, n) &&
-	    (method == HTTP_GET || method == HTTP_OPTIONS)) {
-		if (method == HTTP_OPTIONS)
-			route_options(svc, c, h, methods_of(HTTP_GET));
-		else if (!guarded(svc, c, h))
-			model_by_name(svc, c, h->path + n, h->path_len - n);
+	if (!known && route_named(svc, c, r, method))
 		return;
-	}
 	no_route(c, h, known);
 }

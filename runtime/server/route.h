@@ -12,6 +12,7 @@
 	x(POST, "/v1/completions", completions, true, "complete prompts") \
 	x(POST, "/v1/chat/completions", chat, true, "answer a chat")	\
 	x(GET, "/v1/models", models, true, "the models that are served; /v1/models/NAME tells of one alone") \
+	x(GET, "/v1/sessions", sessions, true, "the sessions of the client; /v1/sessions/NAME is one of them: GET, POST a hint, DELETE") \
 	x(POST, "/tokenize", tokenize, true, "tokens of a text or a chat")	\
 	x(POST, "/detokenize", detokenize, true, "the text of tokens")	\
 	x(GET, "/health", health, false, "200 while the process lives; 503 when it is about to end since its GPU failed")	\

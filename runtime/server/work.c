@@ -28,11 +28,62 @@
 
 #define WORK_ROOM_SMALL	65536u	/* smaller sizes are not worth a mapping */
 
+/* ---- its session ---- */
+
+static void on_noted(struct session_job *job)
+{
+	struct work *w = container_of(job, struct work, session);
+
+	backend_post(w->b, w->to, &w->done);
+}
+
+/* Tokens of prompt and answer that have KV, whole blocks. */
+static u32 tokens_cached(const struct work *w, const struct work_sample *s)
+{
+	const u32 bt = w->b->o.engine.block_tokens;
+	/* The last token is read only if another was drawn after it. */
+	const u32 nr = w->prompts->nr + s->nr - (s->nr && s->reason != ENGINE_STOP);
+
+	return nr - nr % bt;
+}
+
+/*
+ * Remember the ids of a request for its session.  One that failed or was cancelled
+ * leaves the session as it was.
+ * Return: whether on_noted() will post @done.
+ */
+static bool work_note(struct work *w, const struct work_sample *s)
+{
+	const struct work_prompt *q = w->prompts;
+	struct session_job *job = &w->session;
+	u32 nr;
+
+	if (!*job->name || s->reason >= ENGINE_TIMEOUT ||
+	    (s->reason == ENGINE_CANCELLED && !s->ended))
+		return false;
+	nr = tokens_cached(w, s);
+	job->ids = malloc(max(nr, 1u) * sizeof(u32));
+	if (!job->ids)
+		return false;
+	job->nr = nr;
+	memcpy(job->ids, q->ids, min(nr, q->nr) * sizeof(u32));
+	if (nr > q->nr)
+		memcpy(job->ids + q->nr, s->ids, (nr - q->nr) * sizeof(u32));
+	job->done = on_noted;
+	/* The text need not wait; and no mail may follow @done. */
+	backend_post(w->b, w->to, &w->out);
+	session_do(&w->b->sessions, job);
+	return true;
+}
+
 static void sample_end(struct work *w, struct work_sample *s)
 {
 	/* Pairs with the acquire loads of the owner. */
 	store_release(&s->over, 1);
-	backend_post(w->b, w->to, --w->left ? &w->out : &w->done);
+	if (--w->left)
+		backend_post(w->b, w->to, &w->out);
+	else if (!work_note(w, s))
+		backend_post(w->b, w->to, &w->done);
 }
 
 /* Store the logprobs of the token at @i, if they are wanted. */

@@ -157,6 +157,7 @@ static const char *neutral_json(enum field_neutral n)
 
 /* 64 characters of two bytes, and one string more than metadata may have. */
 #define E8	"\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9\u00e9"
+#define A16	"0123456789abcdef"
 #define E64	E8 E8 E8 E8 E8 E8 E8 E8
 #define SEVENTEEN							\
 	"{\"a\":\"\",\"b\":\"\",\"c\":\"\",\"d\":\"\",\"e\":\"\",\"f\":\"\"," \
@@ -242,6 +243,10 @@ static const struct {
 	  { "\"hard\"", "\"\"", "2", "\"low\", \"chat_template_kwargs\": {\"reasoning_effort\": \"low\"}" } },
 	{ "priority", { "0", "-1000000", "100" }, { "101", "1.5", "\"1\"" } },
 	{ "cache_salt", { "\"s\"" }, { "\"\"", "1", "\"a/b\"", "\"a@b\"", "\"a\\\\b\"" } },
+	{ "session", { "\"a\"", "\"a.B_9:-\"", "\"" A16 A16 A16 A16 "\"", "{\"name\": \"a\"}",
+		       "{\"name\": \"a\", \"retain\": 0.5}", "{\"name\": \"a\", \"retain\": null}" },
+	  { "1", "\"a/b\"", "\"a b\"", "\"e" A16 A16 A16 A16 "\"", "\"\"",
+	    "\"a\", \"n\": 2", "\"a\", \"prompt_logprobs\": 1", "[\"a\"]" } },
 	{ "request_id", { "\"abc-1\"" }, { "\"\"", "1", "\"a b\"", "\"\\n\"" } },
 	{ "return_token_ids", { "true" }, { "1" } },
 	{ "frequency_penalty", { "-2", "0", "1.5" }, { "2.1", "-3", "\"1\"", "[]" } },
@@ -323,6 +328,38 @@ START_TEST(test_best_of_and_beams)
 		else
 			ck_assert(p.length_penalty == 0);
 	}
+	api_params_free(&p);
+}
+END_TEST
+
+/* A member of session is refused by its own name. */
+START_TEST(test_session_members)
+{
+	static const char * const bad[][2] = {
+		{ "{\"name\": \"a b\"}", "session.name" },
+		{ "{\"name\": 1}", "session.name" },
+		{ "{}", "session.name" },
+		{ "{\"name\": \"a\", \"retain\": 0}", "session.retain" },
+		{ "{\"name\": \"a\", \"retain\": 86401}", "session.retain" },
+		{ "{\"name\": \"a\", \"retain\": \"1\"}", "session.retain" },
+		{ "{\"name\": \"a\", \"keep\": 1}", "session" },
+	};
+	u32 i;
+
+	for (i = 0; i < ARRAY_SIZE(bad); i++) {
+		refused(API_COMPLETION, "session", bad[i][0], bad[i][1]);
+		refused(API_CHAT, "session", bad[i][0], bad[i][1]);
+	}
+	ck_assert(!prepare(API_CHAT, with(API_CHAT, "session",
+					  "{\"name\": \"a\", \"retain\": 1.5}")));
+	ck_assert_str_eq(p.session.name, "a");
+	ck_assert_uint_eq(p.session.ms, 1500);
+	api_params_free(&p);
+	ck_assert(prepare(API_COMPLETION, "{\"prompt\": [\"a\", \"b\"], \"session\": \"a\"}"));
+	ck_assert_str_eq(err.param, "session");
+	api_params_free(&p);
+	ck_assert(prepare(API_COMPLETION, "{\"prompt\": \"a\", \"session\": \"a\", \"best_of\": 2}"));
+	ck_assert_str_eq(err.param, "session");
 	api_params_free(&p);
 }
 END_TEST
@@ -925,6 +962,7 @@ static void add_tests(TCase *tc)
 
 	tcase_add_loop_test(tc, test_unsupported_fields, 0, nr);
 	tcase_add_loop_test(tc, test_supported_fields, 0, nr);
+	tcase_add_test(tc, test_session_members);
 	tcase_add_loop_test(tc, test_best_of_and_beams, 0,
 			    (int)ARRAY_SIZE(together));
 	tcase_add_loop_test(tc, test_fields_of_openai, 0, (int)ARRAY_SIZE(openai));

@@ -122,6 +122,8 @@ START_TEST(test_meaning)
 	ck_assert_int_eq(h.method, HTTP_POST);
 	ck_assert_uint_eq(h.path_len, strlen("/v1/completions"));
 	ck_assert_mem_eq(h.path, "/v1/completions", h.path_len);
+	ck_assert_uint_eq(h.query_len, 3);
+	ck_assert_mem_eq(h.query, "a=b", 3);
 	ck_assert_uint_eq(h.length, 123);
 	ck_assert(!h.keep_alive && !h.chunked && !h.expect && !h.http10);
 	ck_assert_str_eq(h.id, "a-b.c/1");
