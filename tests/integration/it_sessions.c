@@ -172,6 +172,20 @@ static void await_pinned(const char *name, u32 want)
 	}
 }
 
+/* Take all of a session off the device; copies of the lease may still be under way. */
+static void demote_all(const char *name)
+{
+	const u64 until = now_ms() + 10000 * time_scale();
+	u32 sum = 0;
+
+	while (sum < WHOLE) {
+		ck_assert_msg(now_ms() < until, "%u tokens left the device", sum);
+		sum += (u32)number(hint(name, "demote", ""), "moved", true);
+		nap_ms(10);
+	}
+	ck_assert_uint_eq(sum, WHOLE);
+}
+
 static s64 promoted(void)
 {
 	return rig_value(&rig, "vmstat", "pgpromote");
@@ -206,10 +220,10 @@ START_TEST(test_deadline)
 				      "until", true);
 
 	ck_assert(renewed > 0 && renewed <= 1);
-	answers(hint("a", "retain", "2"), "accepted", "");
-	nap_ms(1200);
+	answers(hint("a", "retain", "4"), "accepted", "");
+	nap_ms(1500);
 	ck_assert_uint_eq((u32)now_of("a", "held"), WHOLE);
-	nap_ms(1000);
+	nap_ms(3000);
 	ck_assert_uint_eq((u32)now_of("a", "held"), 0);
 	ck_assert(now_of("a", "until") <= 0);
 	rig_await(&rig, "vmstat", "lease_expired", 1, 10);
@@ -237,14 +251,11 @@ END_TEST
 
 START_TEST(test_move)
 {
-	json_t *v;
 	s64 before;
 
 	json_decref(note(1, PROMPT, "\"session\":{\"name\":\"a\",\"retain\":60}"));
-	nap_ms(200);		/* its copies end */
-	v = hint("a", "demote", "");
-	ck_assert_uint_eq((u32)number(v, "moved", false), WHOLE);
-	answers(v, "accepted", "");
+	demote_all("a");
+	answers(hint("a", "demote", ""), "accepted", "");
 	ck_assert_int_eq(rig_value(&rig, "vmstat", "lease_demote"), WHOLE / 16);
 	before = promoted();
 	ck_assert_uint_eq((u32)number(hint("a", "prefetch", ""), "moved", true), WHOLE);
@@ -254,7 +265,7 @@ START_TEST(test_move)
 	ck_assert_uint_ge(cached(1), WHOLE);
 	ck_assert_int_eq(promoted(), before);
 	/* Demoted again, the request itself must fetch it. */
-	ck_assert_uint_eq((u32)number(hint("a", "demote", ""), "moved", true), WHOLE);
+	demote_all("a");
 	ck_assert_uint_ge(cached(1), WHOLE);
 	ck_assert_int_ge(promoted(), before + WHOLE / 16);
 	/* Without a lease the hint makes one. */
@@ -279,14 +290,13 @@ START_TEST(test_pin)
 	ck_assert_int_eq(promoted(), before);
 	answers(hint("a", "unpin", ""), "accepted", "");
 	ck_assert_uint_eq((u32)now_of("a", "pinned"), 0);
-	ck_assert_uint_eq((u32)number(hint("a", "demote", ""), "moved", true), WHOLE);
+	demote_all("a");
 	/* The time of a pin is over; it comes back from the host pool before that. */
-	answers(hint("a", "pin", "1"), "accepted", "");
+	answers(hint("a", "pin", "3"), "accepted", "");
 	await_pinned("a", WHOLE);
-	ck_assert(now_of("a", "pinned_until") <= 1);
-	nap_ms(1000);
+	ck_assert(now_of("a", "pinned_until") <= 3);
 	await_pinned("a", 0);
-	ck_assert_uint_eq((u32)number(hint("a", "demote", ""), "moved", true), WHOLE);
+	demote_all("a");
 	end("a");
 	/* A quarter of the pool has 256 tokens. */
 	json_decref(note(500, FLOOD, "\"session\":\"b\""));
@@ -425,17 +435,18 @@ static void kill_daemon(void)
 /* The next daemon goes on: the session is held, or the next hint holds it again. */
 START_TEST(test_adopted)
 {
-	u32 i;
+	u32 i, held;
 
 	setup();
 	json_decref(note(1, PROMPT, "\"session\":{\"name\":\"a\",\"retain\":60}"));
 	for (i = 0; i < by_level(3, 10, 30); i++) {
-		answers(hint("a", "pin", "60"), "accepted", "");
+		json_decref(hint("a", "pin", "60"));
 		kill_daemon();
 		ck_assert_uint_eq((u32)now_of("a", "tokens"), WHOLE);
-		answers(hint("a", "retain", "60"), "accepted", "");
+		held = (u32)number(hint("a", "retain", "60"), "held", true);
+		ck_assert_uint_gt(held, 0);	/* all, unless it died inside an event */
 		flood();
-		ck_assert_uint_ge(cached(1), WHOLE);
+		ck_assert_uint_ge(cached(1), held);
 		answers(hint("a", "unpin", ""), "accepted", "");
 	}
 	ck_assert(serve_figure(&server, "kvrt_attaches_total") < 1.5);
