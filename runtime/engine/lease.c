@@ -135,7 +135,7 @@ static void lease_look(struct engine *e, struct engine_lease *l)
 		lease_finish(l, -ENOENT);
 		return;
 	}
-	/* What is kept without a lease, or by an older one, is kept no shorter. */
+	/* Content that is kept without a lease, or by an older one, is kept no shorter. */
 	if (l->hint != ENGINE_RETAIN && l->until > now)
 		l->granted = max(l->ms, (u32)((l->until - now) / 1000000));
 	l->looked = true;
@@ -147,7 +147,7 @@ static void lease_look(struct engine *e, struct engine_lease *l)
 	l->todo = LEASE_LOOK;
 }
 
-/* There is a lease, new or old: do what it is for. */
+/* There is a lease, new or old: carry out the rest of the hint. */
 static void lease_use(struct engine_lease *l)
 {
 	switch (l->hint) {

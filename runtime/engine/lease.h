@@ -3,7 +3,7 @@
  * lease.h - cached content that stays without a request, and hints about it
  *
  * A hint names the ids of a prompt.  The engine looks them up, and has the daemon lease
- * what is cached (include/libkvmm.h).  Requests go on meanwhile.
+ * the cached part (include/libkvmm.h).  Requests go on meanwhile.
  */
 #ifndef RUNTIME_ENGINE_LEASE_H
 #define RUNTIME_ENGINE_LEASE_H
@@ -37,7 +37,7 @@ enum lease_todo {
 };
 
 /**
- * struct engine_lease - what an engine knows of one prompt; all zero: nothing
+ * struct engine_lease - the lease, pin and hint of one prompt; all zero: nothing
  * @ids:     the prompt, @nr of them, whole blocks; the caller's, unchanged during a hint
  * @stale:   @ids are others than those of the lease; set by the caller
  * @salt:    as in struct engine_request

@@ -87,7 +87,23 @@ static void count_fds(struct census *c, struct census_proc *p)
 		closedir(d);
 }
 
-static void count_maps(struct census *c, struct census_proc *p)
+/*
+ * kvmm maps an extent when it copies it, and no longer than it has the file, which is
+ * among the first @nr_open memfds of the census.
+ */
+static bool is_copied_extent(const struct census *c, const struct census_proc *p,
+			     const char *line, u64 ino, u32 nr_open)
+{
+	u32 i;
+
+	if (strcmp(p->comm, "kvmm") || !strstr(line, "/memfd:kvmm-extent-"))
+		return false;
+	for (i = 0; i < nr_open && c->memfd[i] != ino; i++)
+		;
+	return i < nr_open;
+}
+
+static void count_maps(struct census *c, struct census_proc *p, u32 nr_open)
 {
 	unsigned long long from, to, ino;
 	char path[64], *line = NULL;
@@ -101,7 +117,8 @@ static void count_maps(struct census *c, struct census_proc *p)
 		    sscanf(line, "%llx-%llx %*s %*s %*s %llu", &from, &to,
 			   &ino) != 3)
 			continue;
-		p->shared += (to - from) >> 10;
+		if (!is_copied_extent(c, p, line, ino, nr_open))
+			p->shared += (to - from) >> 10;
 		/* count_fds() has counted the open memfds before. */
 		memfd_add(c, ino, 0);
 	}
@@ -179,8 +196,8 @@ static void find_procs(struct census *c, const struct rig *r)
 {
 	DIR *d = opendir("/proc");
 	struct dirent *e;
+	u32 i, nr_open;
 	pid_t pid;
-	u32 i;
 
 	ck_assert_ptr_nonnull(d);
 	while ((e = readdir(d))) {
@@ -193,8 +210,9 @@ static void find_procs(struct census *c, const struct rig *r)
 	/* Descriptors of all processes first: their memfds have a known size. */
 	for (i = 0; i < c->nr_procs; i++)
 		count_fds(c, &c->proc[i]);
+	nr_open = c->nr_memfds;
 	for (i = 0; i < c->nr_procs; i++)
-		count_maps(c, &c->proc[i]);
+		count_maps(c, &c->proc[i], nr_open);
 }
 
 static void count_children(struct census *c, const struct rig *r)

@@ -18,7 +18,7 @@
  * @proc:        every process with the rig's KVMM_RUNDIR, by name and age
  * @proc.fds:    its open descriptors
  * @proc.threads: its threads, without the kernel's workers of its io_uring
- * @proc.shared: KiB of memfds that it maps
+ * @proc.shared: KiB of memfds that it maps, without kvmm's mappings for its copier
  * @proc.shmem:  KiB of these that it has touched
  * @proc.anon:   KiB of its private memory
  * @children:    of hold, with those that it has not waited for

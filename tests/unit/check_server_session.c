@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_server_session.c - named prompts: what is remembered, for whom, how many
+ * check_server_session.c - named prompts: the ids, their owners, the bounds
  *
  * A real engine does the hints, with a daemon and a model in this program.
  */
@@ -95,7 +95,7 @@ static void answers(const struct session_told *r, const char *answer, const char
 	ck_assert_str_eq(r->why, why);
 }
 
-/* ---- what is remembered ---- */
+/* ---- the ids ---- */
 
 START_TEST(test_note)
 {
