@@ -5,9 +5,9 @@
  * A system call copies a page at a time and takes a lock for each.  Memory
  * accesses copy as fast as the memory is, but the first access to each page of a
  * mapping is a fault, which costs more than the call saves.  So a piece of an
- * extent is first copied by calls, then its pages are mapped at once, and
- * after that it is copied by accesses.  No copy takes longer than by calls
- * alone.  An extent that is never copied is never mapped.
+ * extent is first copied by calls; with the second copy its pages are mapped at
+ * once, which takes as long as the call would; after that it is copied by
+ * accesses.  An extent that is never copied is never mapped.
  *
  * A client can do nothing to these accesses but change its own data.  The seals
  * keep the file's length.  A hole that a client punched gets a page of zeros at the
