@@ -140,6 +140,30 @@ static bool do_lookup(struct actor *a)
 	return actor_good(a, "SEQ_LOOKUP", ret);
 }
 
+/* Lease the prompt, open a sequence with the lease, and end both. */
+static bool do_lease(struct actor *a)
+{
+	struct kvmm_open_arg open = { .prompt_len = ACTOR_PROMPT, .max_tokens = 1 };
+	struct kvmm_open_res opened;
+	struct kvmm_lease_res lease;
+	struct kvmm_found found;
+	u32 ids[ACTOR_PROMPT];
+	int ret;
+
+	actor_ids(ids, a->salt, 0, ACTOR_PROMPT);
+	ret = kvmm_lookup(a->k, 0, ids, ACTOR_PROMPT, &found);
+	if (!ret)
+		ret = kvmm_lease(a->k, 0, &found, 1000, "scene", &lease);
+	open.lease = ret ? 0 : lease.number;
+	if (!ret)
+		ret = kvmm_seq_open(a->k, &open, 1, &opened);
+	if (!ret)
+		ret = opened.status;
+	if (!ret)
+		ret = kvmm_seq_close(a->k, (u64[]){ opened.seq, lease.seq }, 2);
+	return actor_good(a, "SEQ_LEASE", ret);
+}
+
 static bool do_fork(struct actor *a)
 {
 	struct kvmm_open_res res[2];

@@ -24,6 +24,7 @@
 	x(end,		"STEP_END of a prefill")			\
 	x(steps,	"two steps open, begun and ended")		\
 	x(lookup,	"SEQ_LOOKUP")					\
+	x(lease,	"SEQ_LEASE, and a sequence that begins with it") \
 	x(fork,		"SEQ_FORK")					\
 	x(copy,		"a step with copies on write")			\
 	x(remap,	"SEQ_REMAP")					\
