@@ -326,15 +326,39 @@ static pid_t keeper_of(pid_t pid)
 }
 
 /* The daemon or the server of the talk dies: the next turn says so, and is the last. */
+/* Wait until a process has ended, reaped or not. */
+static void await_dead(pid_t pid)
+{
+	u64 end = now_ms() + 20000 * time_scale();
+	char path[64], state = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	while (state != 'Z') {
+		ck_assert_msg(now_ms() < end, "process %d is %c", pid, state);
+		f = fopen(path, "re");
+		if (!f)
+			return;
+		if (fscanf(f, "%*d (%*[^)]) %c", &state) != 1)
+			state = 0;
+		fclose(f);
+		nap_ms(5);
+	}
+}
+
 START_TEST(test_program_killed)
 {
-	pid_t program;
+	pid_t program, kvmm;
 
 	start_talk("run", demo_model());
 	terminal_see(&term, "> ");
 	program = child_of(keeper_of(term.pid), (u32)_i);
 	ck_assert_int_gt(program, 0);
+	kvmm = _i ? program : child_of(program, 0);
 	kill(program, SIGKILL);
+	/* Until kvmm has ended, too, a whole turn may be answered. */
+	await_dead(program);
+	await_dead(kvmm);
 	terminal_type(&term, "Hello\n");
 	terminal_see(&term, _i ? "the server of this command ended, with status 137: run the command again" :
 			    "the daemon of this command ended, with status 137: run the command again");
