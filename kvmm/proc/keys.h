@@ -85,7 +85,7 @@
 	x(nr_seqs, sum.seqs, "sequences")				\
 	x(nr_seqs_running, sum.running, "of these, with memory, or being restored")	\
 	x(nr_seqs_waiting, sum.waiting, "of these, without memory: new, preempted or swapped out") \
-	x(nr_leases, sum.leases, "of these, leases, which never run")	\
+	x(nr_leases, sum.leases, "of these, leases: they hold content and never run")	\
 	x(nr_steps_open, sum.steps, "steps begun and not ended")
 
 /* prefixcache: sizes in kB. */

@@ -32,7 +32,7 @@ static const struct {
 	const char	*key;
 	const char	*text;
 } notes[] = {
-	{ "too_large", "open sequences no longer fit alone: they fail when their turn comes" },
+	{ "too_large", "of the open sequences are larger than the pool then, and fail when their turn comes" },
 	{ "bound", "figures are bounds: at least so much is lost, at most so many sequences are preempted" },
 };
 

@@ -218,6 +218,43 @@ START_TEST(test_cost_of_sequences)
 }
 END_TEST
 
+/* Lease the whole blocks of a prompt that is cached. */
+static void leases(u32 nr, u32 seed)
+{
+	struct kvmm_lookup_arg look = { .nr_ids = nr, .flags = KVMM_LOOKUP_LAST };
+	struct kvmm_lease_arg lease = { .len = nr, .ms = 60000 };
+	const struct kvmm_lookup_res *found = (const void *)sh.results;
+	const struct kvmm_lease_res *res = (const void *)sh.results;
+	u32 i, *ids = (u32 *)(void *)((u8 *)sh.args + sizeof(look));
+
+	memcpy(sh.args, &look, sizeof(look));
+	for (i = 0; i < nr; i++)
+		ids[i] = seed + i;
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_LOOKUP, 1, 0, sizeof(look) + 4 * nr), 0);
+	ck_assert_uint_eq(found->found, nr);
+	memcpy(lease.cookie, found->cookie, sizeof(lease.cookie));
+	memcpy(sh.args, &lease, sizeof(lease));
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_LEASE, 1, 0, sizeof(lease)), 0);
+	ck_assert_uint_eq(res->held, nr);
+	all_done();
+}
+
+/* A lease never runs, so none is too large for a pool. */
+START_TEST(test_cost_beside_a_lease)
+{
+	u64 seq;
+
+	sh_stop();
+	start(32, 0);
+	seq = computed(7, 77000);
+	ck_assert_uint_eq(foretold(1).too_large, 1);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	leases(7 * SH_BT, 77000);
+	ck_assert_uint_eq(foretold(1).too_large, 0);
+	shrinks(1);
+}
+END_TEST
+
 /* Content that a smaller host pool has no slot for goes to areas, and the rest is lost. */
 START_TEST(test_cost_of_small_tiers)
 {
@@ -338,6 +375,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_cost_of_cache, 0, 2);
 	tcase_add_test(tc, test_cost_of_moves);
 	tcase_add_loop_test(tc, test_cost_of_sequences, 0, 2);
+	tcase_add_test(tc, test_cost_beside_a_lease);
 	tcase_add_loop_test(tc, test_cost_of_small_tiers, 0, 2);
 	tcase_add_test(tc, test_cost_is_refused);
 	tcase_add_loop_test(tc, test_cost_of_any_state, 950, 1250);

@@ -291,7 +291,8 @@ void shrink_seq(const struct core *c, struct core_shrink *s, u32 seq)
 	kd = &c->domains[q->domain];
 	most = min((u64)(s->nr / kd->dev.span_extents) * kd->dev.span_blocks,
 		   (u64)kd->dev.max_blocks);
-	s->doms[q->domain].v.too_large +=
+	/* A lease never gets memory of the device. */
+	s->doms[q->domain].v.too_large += !(q->flags & SEQF_LEASE) &&
 		max(tokens_to_blocks(kd, max(q->prompt_len, q->valid_len)),
 		    q->nr_blocks) > most;
 	if (!s->doms[q->domain].no_room || !is_first(c, q))
