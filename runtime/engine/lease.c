@@ -32,7 +32,7 @@ const char *engine_hint_text(int err)
 	case ENOENT:
 		return "nothing of it is cached";
 	case ENOSPC:
-		return "there is no room below the device";
+		return "the host pool and the swap areas have no room";
 	case EDQUOT:
 		return "all that leases may hold is held";
 	case EAGAIN:

@@ -51,7 +51,7 @@ static void hint_answer(struct hint *h, struct conn *c)
 
 	if (h->job.told.unknown) {
 		api_fail(&err, 404, "name", "session_not_found",
-			 "there is no session %s: it never was, or is forgotten",
+			 "there is no session %s with this key, model and cache_salt: it never was, or is forgotten",
 			 h->job.name);
 		service_refuse(h->svc, c, &err);
 		return;
@@ -164,6 +164,11 @@ static json_t *hint_parse(const struct http_request *r, struct api_error *err)
 {
 	if (r->head.method != HTTP_POST)
 		return query_read(&r->head, err);
+	if (r->head.query_len) {
+		api_fail(err, 400, "", "invalid_value",
+			 "a hint has cache_salt and model in its body, not in the query of the path");
+		return NULL;
+	}
 	if (r->len > HINT_BODY_MAX) {
 		api_fail(err, 413, "", "request_too_large",
 			 "a hint has at most %u bytes", HINT_BODY_MAX);

@@ -327,11 +327,22 @@ static void route_options(struct service *svc, struct conn *c,
 	text_free(&t);
 }
 
+/* The path is known, but not with this method. */
+static void wrong_method(struct conn *c, const char *path, const char *methods,
+			 const char *wants)
+{
+	struct api_error err;
+	char allow[64];
+
+	snprintf(allow, sizeof(allow), "Allow: %s, OPTIONS\r\n", methods);
+	api_fail(&err, 405, "", "method_not_allowed", "%s wants %s", path, wants);
+	reply_error(c, allow, &err);
+}
+
 static void no_route(struct conn *c, const struct http_head *h,
 		     const struct route *known)
 {
 	struct api_error err;
-	char allow[48];
 
 	if (!known) {
 		api_fail(&err, 404, "", "unknown_url",
@@ -340,11 +351,8 @@ static void no_route(struct conn *c, const struct http_head *h,
 		reply_error(c, NULL, &err);
 		return;
 	}
-	snprintf(allow, sizeof(allow), "Allow: %s, OPTIONS\r\n",
-		 methods_of(known->method));
-	api_fail(&err, 405, "", "method_not_allowed", "%s wants %s",
-		 known->path, known->method == HTTP_POST ? "POST" : "GET");
-	reply_error(c, allow, &err);
+	wrong_method(c, known->path, methods_of(known->method),
+		     known->method == HTTP_POST ? "POST" : "GET");
 }
 
 /* The part of the path after @folder, @len bytes; NULL: it is not below it. */
@@ -357,7 +365,7 @@ static const char *path_below(const struct http_head *h, const char *folder,
 	return h->path_len > n && !memcmp(h->path, folder, n) ? h->path + n : NULL;
 }
 
-/* Answer on a path with a name in it.  Return: whether it is one, with this method. */
+/* Answer on a path with a name in it.  Return: whether it is one. */
 static bool route_named(struct service *svc, struct conn *c,
 			const struct http_request *r, enum http_method method)
 {
@@ -366,13 +374,15 @@ static bool route_named(struct service *svc, struct conn *c,
 	const char *model = path_below(h, "/v1/models/", &len);
 	const char *session = model ? NULL : path_below(h, "/v1/sessions/", &len);
 	const bool more = session && (method == HTTP_POST || method == HTTP_DELETE);
+	const char *methods = model ? methods_of(HTTP_GET) : "GET, HEAD, POST, DELETE";
 
-	if ((!model && !session) ||
-	    (method != HTTP_GET && method != HTTP_OPTIONS && !more))
+	if (!model && !session)
 		return false;
 	if (method == HTTP_OPTIONS)
-		route_options(svc, c, h, model ? methods_of(HTTP_GET) :
-			      "GET, HEAD, POST, DELETE");
+		route_options(svc, c, h, methods);
+	else if (method != HTTP_GET && !more)
+		wrong_method(c, model ? "/v1/models/NAME" : "/v1/sessions/NAME", methods,
+			     model ? "GET" : "GET, POST or DELETE");
 	else if (guarded(svc, c, h))
 		return true;
 	else if (model)

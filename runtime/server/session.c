@@ -148,7 +148,7 @@ static void tell_hint(const struct session *s, struct session_told *told, u32 ms
 		clip(told, part);
 	}
 	if (l->granted < ms && l->hint == ENGINE_RETAIN) {
-		snprintf(part, sizeof(part), "so long a lease is not allowed");
+		snprintf(part, sizeof(part), "the daemon allows no lease so long");
 		clip(told, part);
 	}
 }

@@ -19,7 +19,7 @@ static int read_name(struct api_error *err, const char *key, const char *s,
 {
 	if (!s || !len || len > API_SESSION_MAX || strspn(s, name_letters) < len)
 		return api_fail(err, 400, key, "invalid_value",
-				"%s must be a name of 1 to %u of the characters A-Z, a-z, 0-9, ., _, : and -",
+				"%s must have 1 to %u characters, of A-Z, a-z, 0-9, ., _, : and -",
 				key, API_SESSION_MAX);
 	memcpy(out, s, len);
 	out[len] = '\0';
@@ -57,8 +57,8 @@ int field_session(struct field_ctx *c, const char *key, const json_t *v)
 		if (!strcmp(member, "name") || json_is_null(o))
 			continue;
 		if (strcmp(member, "retain"))
-			return api_fail(c->err, 400, key, "unsupported_parameter",
-					"session.%.60s is not supported by this server: it knows name and retain",
+			return api_fail(c->err, 400, key, "unknown_parameter",
+					"session.%.60s is no member of session: there are name and retain",
 					member);
 		if (read_seconds(c->err, "session.retain", o, &s->ms))
 			return -1;
@@ -74,10 +74,10 @@ int session_judge(struct field_ctx *c)
 		return 0;
 	if (p->nr_prompts > 1 || p->drawn > 1 || p->beam_width)
 		return api_fail(c->err, 400, "session", "invalid_value",
-				"session is of one prompt with one answer: leave it out, or n, best_of and use_beam_search");
+				"a session has one prompt and one answer: give one prompt, without n, best_of and use_beam_search, or leave session out");
 	if (p->score != ENGINE_NO_LOGPROBS)
 		return api_fail(c->err, 400, "session", "invalid_value",
-				"session does not go with logprobs of the prompt, which is then computed where nothing finds it");
+				"session cannot be given with prompt_logprobs, or echo and logprobs: the blocks of such a prompt are not cached");
 	return 0;
 }
 

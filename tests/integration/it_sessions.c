@@ -230,7 +230,7 @@ START_TEST(test_deadline)
 	flood();
 	ck_assert_uint_eq(cached(1), 0);
 	answers(hint("a", "retain", ""), "accepted", "");	/* cached() computed it */
-	answers(hint("a", "retain", "3600"), "clipped", "so long a lease");
+	answers(hint("a", "retain", "3600"), "clipped", "no lease so long");
 	ck_assert(now_of("a", "until") > 300 && now_of("a", "until") <= 600);
 }
 END_TEST
@@ -241,9 +241,9 @@ START_TEST(test_no_lower_tier)
 
 	ck_assert_uint_eq((u32)number(v, "held", false), 0);
 	ck_assert_uint_ge((u32)number(v, "kept", false), WHOLE / 2);
-	answers(v, "clipped", "no room below the device");
-	answers(hint("a", "demote", ""), "refused", "no room below the device");
-	answers(hint("a", "pin", ""), "refused", "no room below the device");
+	answers(v, "clipped", "have no room");
+	answers(hint("a", "demote", ""), "refused", "have no room");
+	answers(hint("a", "pin", ""), "refused", "have no room");
 }
 END_TEST
 
@@ -329,7 +329,8 @@ START_TEST(test_refused)
 	refused(&server, path, "{\"hint\":", 400, NULL);
 	refused(&server, "/v1/sessions/a/b", "{\"hint\":\"pin\"}", 400, "name");
 	json_decref(ask("GET", "/v1/sessions?hint=pin", "", "", 400));
-	json_decref(ask("PUT", "/v1/sessions/a", "", "", 404));
+	json_decref(ask("PUT", "/v1/sessions/a", "", "", 405));
+	refused(&server, "/v1/sessions/a?cache_salt=b", "{\"hint\":\"pin\"}", 400, NULL);
 	json_decref(ask("POST", "/v1/sessions", "", "{}", 405));
 }
 END_TEST

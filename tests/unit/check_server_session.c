@@ -183,7 +183,7 @@ START_TEST(test_answers)
 	ck_assert_uint_eq(r->moved, NR);
 	r = HINT(0, "a", PREFETCH, 5000);
 	ck_assert_uint_eq(r->moved, NR);
-	answers(HINT(0, "a", RETAIN, 700000), "clipped", "so long a lease is not allowed");
+	answers(HINT(0, "a", RETAIN, 700000), "clipped", "the daemon allows no lease so long");
 	answers(HINT(0, "a", UNPIN, 0), "accepted", "");
 	asks[0].ids[NR - 1] ^= 1;
 	answers(NOTE(0, "b", 5000), "clipped", "16 of 20 tokens are cached");
@@ -194,9 +194,9 @@ START_TEST(test_answers)
 	asks[0].ids[NR - 1] ^= 1;
 	fk.no_tier = true;
 	r = NOTE(0, "b", 5000);
-	answers(r, "clipped", "there is no room below the device");
+	answers(r, "clipped", "the host pool and the swap areas have no room");
 	ck_assert_uint_eq(r->kept, NR);
-	answers(HINT(0, "b", PIN, 100), "refused", "there is no room below the device");
+	answers(HINT(0, "b", PIN, 100), "refused", "the host pool and the swap areas have no room");
 	ck_assert_uint_eq(LOOK(0, "b")->kept, NR);
 }
 END_TEST
