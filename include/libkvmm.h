@@ -55,7 +55,7 @@ void kvmm_identity_final(struct kvmm_identity *id, u8 *out);
  * @min_bytes:    memory.min asked for: bytes that no other domain takes
  * @low_bytes:    memory.low: bytes that other domains take last
  * @high_bytes:   memory.high: above it new sequences wait; 0: none
- * @max_bytes:    memory.max asked for, KVMM_LIMIT_MAX: none
+ * @max_bytes:    memory.max asked for, at least a block; KVMM_LIMIT_MAX: none
  * @swap_max_bytes: most bytes in the host pool, and in each area; 0: no limit
  * @weight:       share of the memory that is promised to no domain, 1 to 10000;
  *                0: 100
@@ -358,7 +358,8 @@ int kvmm_lookup(struct kvmm *k, u64 salt, const u32 *ids, u32 nr,
  * @salt:  as in the lookup
  * @found: answer of kvmm_lookup(), with at least one block
  * @ms:    duration, at most the daemon's lease-ms
- * @label: for kvctl leases: up to KVMM_LABEL_LEN printable characters; NULL: none
+ * @label: for kvctl leases: up to KVMM_LABEL_LEN characters of ASCII, printable, without
+ *         blanks; NULL: none
  * @res:   the answer; @res->held may be less than was found, see @res->reason
  *
  * The lease is a sequence of this client: kvmm_seq_close() of @res->seq ends it, and
@@ -367,9 +368,9 @@ int kvmm_lookup(struct kvmm *k, u64 salt, const u32 *ids, u32 nr,
  * domain can open a sequence with @res->number (kvmm_open_arg.lease).
  *
  * Return: 0, the status of the request, or that of its entry: -ENOENT: the prefix is
- * not cached any more; -ERANGE: @ms is too long; -EDQUOT: the leases of the domain
- * hold all that they may; -ENOSPC: the lower tiers have no room, or the client no
- * sequence; -EAGAIN: not now; -ECONNRESET.
+ * not cached any more; -ERANGE: @ms is too long; -EINVAL: @ms is 0, or @label is wrong;
+ * -EDQUOT: the leases of the domain hold all that they may; -ENOSPC: the lower tiers
+ * have no room, or the client no sequence; -EAGAIN: not now; -ECONNRESET.
  */
 int kvmm_lease(struct kvmm *k, u64 salt, const struct kvmm_found *found, u32 ms,
 	       const char *label, struct kvmm_lease_res *res);
@@ -427,7 +428,10 @@ int kvmm_seq_trim(struct kvmm *k, const struct kvmm_len_arg *args, u32 nr,
  */
 int kvmm_seq_advise(struct kvmm *k, const struct kvmm_advise_arg *args, u32 nr,
 		    struct kvmm_seq_res *res);
-/* Return: as above, or the status of the first entry that failed. */
+/*
+ * @seqs: handles; those of results are __u64, which is another type for the compiler
+ * Return: as above, or the status of the first entry that failed.
+ */
 int kvmm_seq_close(struct kvmm *k, const u64 *seqs, u32 nr);
 int kvmm_step_begin(struct kvmm *k, u64 step,
 		    const struct kvmm_begin_arg *args, u32 nr,
