@@ -121,6 +121,12 @@ static inline void core_work(struct core *c, u32 n)
 	c->work += n;
 }
 
+/* Has the event done a lot? */
+static inline bool core_worked(const struct core *c)
+{
+	return c->work >= core_cfg(c)->event_work;
+}
+
 /*
  * An event is under way from here to the end of the C block.  Another core can
  * go on in the arena only between events.  One thread writes the arena.  A

@@ -35,6 +35,15 @@ static int run_nop(struct core *c, u32 client, const struct core_req *req,
 	return 0;
 }
 
+/*
+ * Entries that name a lease take as long as it has blocks, or its prompt.  The first
+ * is always executed; after the event has done a lot, others get -EAGAIN.
+ */
+static bool entry_waits(const struct core *c, u32 i)
+{
+	return i && core_worked(c);
+}
+
 static int run_open(struct core *c, u32 client, const struct core_req *req,
 		    void *results)
 {
@@ -42,8 +51,13 @@ static int run_open(struct core *c, u32 client, const struct core_req *req,
 	struct kvmm_open_res *res = results;
 	u32 i;
 
-	for (i = 0; i < req->sqe.nr; i++)
-		(void)!seq_open(c, client, &a[i], &res[i]);
+	for (i = 0; i < req->sqe.nr; i++) {
+		if (a[i].lease && entry_waits(c, i))
+			res[i] = (struct kvmm_open_res){ .status = -EAGAIN,
+							 .limiting_pool = KVMM_NO_POOL };
+		else
+			(void)!seq_open(c, client, &a[i], &res[i]);
+	}
 	return 0;
 }
 
@@ -108,7 +122,8 @@ static int run_lease(struct core *c, u32 client, const struct core_req *req,
 	u32 i;
 
 	for (i = 0; i < req->sqe.nr; i++)
-		res[i].status = seq_lease(c, client, &a[i], &res[i]);
+		res[i].status = entry_waits(c, i) ? -EAGAIN :
+				seq_lease(c, client, &a[i], &res[i]);
 	return 0;
 }
 
@@ -216,6 +231,12 @@ static int run_close(struct core *c, u32 client, const struct core_req *req,
 	return 0;
 }
 
+/* Does the advice look at all blocks of a lease? */
+static bool lease_moves(const struct kvmm_advise_arg *a)
+{
+	return a->advice == KVMM_ADV_PAGEOUT || a->advice == KVMM_ADV_WILLNEED;
+}
+
 /* @tokens: takes those of a lease that the advice moves */
 static int advise_one(struct core *c, struct kv_seq *s,
 		      const struct kvmm_advise_arg *a, u32 *tokens)
@@ -243,9 +264,13 @@ static int run_advise(struct core *c, u32 client, const struct core_req *req,
 	u32 i;
 
 	for (i = 0; i < req->sqe.nr; i++) {
+		struct kv_seq *s = seq_find(c, client, a[i].seq);
+
 		res[i].valid_len = 0;
-		res[i].status = advise_one(c, seq_find(c, client, a[i].seq),
-					   &a[i], &res[i].valid_len);
+		if (s && (s->flags & SEQF_LEASE) && lease_moves(&a[i]) && entry_waits(c, i))
+			res[i].status = -EAGAIN;
+		else
+			res[i].status = advise_one(c, s, &a[i], &res[i].valid_len);
 	}
 	return 0;
 }

@@ -121,13 +121,14 @@ static bool ref_is_whole(const struct core *c, u32 ref)
  * Collect the references of a prefix of @nr blocks in c->scratch, the first @most of
  * them.  Return: those that can be held, from the beginning on; 0: it is not cached.
  */
-static u32 prefix_refs(const struct core *c, u32 dom, const u64 *name, u32 nr, u32 most)
+static u32 prefix_refs(struct core *c, u32 dom, const u64 *name, u32 nr, u32 most)
 {
 	u32 node = index_find_node(c, dom, name), i;
 
 	for (i = nr; i && node != CORE_NONE; node = c->nodes[node].parent)
 		if (--i < most)
 			c->scratch[i] = c->nodes[node].ref;
+	core_work(c, WORK_WALK * (nr - i));
 	if (i || node != CORE_NONE)
 		return 0;
 	for (i = 0; i < min(nr, most) && ref_is_whole(c, c->scratch[i]); i++)
@@ -344,7 +345,6 @@ int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
 		return -ENOENT;
 	if (nr < a->len / d->block_tokens)
 		res->reason = nr == domain_capacity(c, d) ? -E2BIG : -EAGAIN;
-	core_work(c, WORK_WALK * (a->len / d->block_tokens));
 	s = seq_make(c, client, &open);
 	if (!s)
 		return -ENOSPC;
@@ -382,10 +382,11 @@ static u32 lease_demote(struct core *c, const struct kv_seq *s)
 }
 
 /* Blocks of the lease that are not on the device. */
-static u32 lease_lacks(const struct core *c, const struct kv_seq *s)
+static u32 lease_lacks(struct core *c, const struct kv_seq *s)
 {
 	u32 i, nr = 0;
 
+	core_work(c, WORK_WALK * s->nr_blocks);
 	for (i = 0; i < s->nr_blocks; i++)
 		nr += c->entries_low[pte_block(table_pte(c, s, i))].dev == CORE_NONE;
 	return nr;
@@ -517,20 +518,23 @@ static bool promote_next(struct core *c, struct kv_seq *s)
 /**
  * leases_background() - go on with the promotion of leased content
  *
- * On a tick, and when a copy or a transfer has ended.
+ * On a tick, and when a copy or a transfer has ended.  One block at least; an event that
+ * has done a lot leaves the others to the next.
  */
 void leases_background(struct core *c)
 {
-	u32 i = c->head->promote_head, next;
+	u32 i = c->head->promote_head, next, n = 0;
 
-	for (; i != CORE_NONE && !c->head->device; i = next) {
+	for (; i != CORE_NONE && !c->head->device && (!n || !core_worked(c)); i = next) {
 		struct kv_seq *s = &c->seqs[i];
 
 		next = s->next;
 		while (s->promote_at < s->nr_blocks && c->head->nr_copies +
-		       c->head->nr_ios < PROMOTE_MOST && promote_next(c, s))
+		       c->head->nr_ios < PROMOTE_MOST && (!n++ || !core_worked(c)) &&
+		       promote_next(c, s))
 			core_work(c, WORK_HOLD);
 		if (s->promote_at == s->nr_blocks)
 			lease_stop_promote(c, s);
 	}
+	c->work = 0;	/* the event is over */
 }
