@@ -346,8 +346,9 @@ struct draws {
  * @reserved:   handles that live requests have or may still need
  * @hints:      leases with a hint at work, @nr_hints
  * @held:       leases that have handles
- * @nr_handles: leases and pins in the daemon, at most @max_handles
- * @pinned:     tokens of all pins
+ * @nr_handles: leases and pins in the daemon; with the @nr_making that it was asked
+ *              for and that have no answer at most @max_handles
+ * @pinned:     tokens of all pins; @pinning: of those without an answer
  * @max_blocks: most blocks on the device that the caller allows
  * @steps:      step n is in slot n % ENGINE_STEP_SLOTS
  * @last_step:  number of the last step begun
@@ -404,8 +405,10 @@ struct engine {
 	u32				nr_hints;
 	struct list			held;
 	u32				nr_handles;
+	u32				nr_making;
 	u32				max_handles;
 	u64				pinned;
+	u64				pinning;
 	u64				max_blocks;
 
 	struct step			steps[ENGINE_STEP_SLOTS];

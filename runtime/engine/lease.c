@@ -72,6 +72,7 @@ static void lease_has(struct engine *e, struct engine_lease *l, u64 seq, u64 pin
 	if (!pin) {
 		e->pinned -= l->pinned;
 		l->pinned = 0;
+		l->pin_old = false;
 	}
 }
 
@@ -91,12 +92,21 @@ static void leases_expire(struct engine *e)
 	}
 }
 
-/* Is there a place for one more lease or pin? */
+/* Is there a place for one more lease or pin?  Those that were asked for have theirs. */
 static bool has_place(struct engine *e)
 {
-	if (e->nr_handles >= e->max_handles)
+	if (e->nr_handles + e->nr_making >= e->max_handles)
 		leases_expire(e);
-	return e->nr_handles < e->max_handles;
+	return e->nr_handles + e->nr_making < e->max_handles;
+}
+
+/* The request that is next was sent: @sign is 1; or answered: -1. */
+static void count_making(struct engine *e, const struct engine_lease *l, int sign)
+{
+	if (l->todo == LEASE_MAKE || l->todo == LEASE_PIN)
+		e->nr_making += (u32)sign;
+	if (l->todo == LEASE_PIN)
+		e->pinning += (u64)((s64)sign * l->held);
 }
 
 static u64 pin_most(const struct engine *e)
@@ -177,7 +187,7 @@ static void lease_begin(struct engine *e, struct engine_lease *l)
 		return;
 	case ENGINE_PIN:
 		if (l->pin) {
-			if (l->stale)
+			if (l->stale || l->pin_old)
 				l->todo = LEASE_UNPIN;	/* then begin again */
 			else
 				lease_finish(l, 0);
@@ -236,7 +246,7 @@ static void lease_check(struct engine *e, struct engine_lease *l)
 {
 	if ((l->todo == LEASE_MAKE || l->todo == LEASE_PIN) && !has_place(e))
 		lease_finish(l, -EMFILE);
-	else if (l->todo == LEASE_PIN && e->pinned + l->held > pin_most(e))
+	else if (l->todo == LEASE_PIN && e->pinned + e->pinning + l->held > pin_most(e))
 		lease_finish(l, -EFBIG);
 }
 
@@ -256,10 +266,13 @@ void leases_advance(struct engine *e)
 		if (l->sent || now < l->not_before)
 			continue;
 		lease_check(e, l);
-		if (l->todo == LEASE_DONE)
+		if (l->todo == LEASE_DONE) {
 			lease_report(e, l);
-		else
-			l->sent = lease_send(e, l);
+			continue;
+		}
+		l->sent = lease_send(e, l);
+		if (l->sent)
+			count_making(e, l, 1);
 	}
 }
 
@@ -319,6 +332,7 @@ static void answer_make(struct engine *e, struct engine_lease *l, int err,
 		return;
 	}
 	l->kept = err == -ERANGE ? 0 : res->kept;
+	l->pin_old |= l->pin && l->stale;
 	l->stale = false;
 	l->until = engine_now() + l->granted * 1000000ll;
 	if (!err) {
@@ -374,11 +388,13 @@ static void answer_advise(struct engine *e, struct engine_lease *l, int err,
 void lease_answer(struct engine *e, struct engine_lease *l,
 		  const struct kvmm_done *done)
 {
+	static const struct kvmm_lease_res none;
 	int err = done->status;
 
 	if (!err)	/* every result begins with its status */
 		err = done->nr ? *(const s32 *)done->results : -EPROTO;
 	l->sent = false;
+	count_making(e, l, -1);
 	switch (l->todo) {
 	case LEASE_RENEW:
 		answer_renew(e, l, err);
@@ -391,7 +407,7 @@ void lease_answer(struct engine *e, struct engine_lease *l,
 		l->todo = LEASE_MAKE;
 		return;
 	case LEASE_MAKE:
-		answer_make(e, l, err, done->results);
+		answer_make(e, l, err, done->nr ? done->results : &none);
 		return;
 	case LEASE_ADVISE:
 		answer_advise(e, l, err, done->results);
@@ -440,6 +456,8 @@ void leases_end(struct engine *e, int err)
 {
 	struct list *it, *tmp;
 
+	e->nr_making = 0;
+	e->pinning = 0;
 	list_for_each(&e->held, it, tmp) {
 		struct engine_lease *l = list_entry(it, struct engine_lease, held_link);
 

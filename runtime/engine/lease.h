@@ -85,6 +85,7 @@ struct engine_lease {
 	struct list	busy_link;	/* in engine.hints while a hint is at work */
 	enum lease_todo	todo;
 	bool		sent;		/* an answer is due */
+	bool		pin_old;	/* the lease was made anew for other ids, the pin was not */
 	bool		looked;		/* a lookup was made for this hint */
 	u32		tries;		/* requests that may still be repeated */
 	s64		not_before;

@@ -156,6 +156,17 @@ START_TEST(test_no_copies)
 }
 END_TEST
 
+/* A daemon without leases refuses the request; it has no results then. */
+START_TEST(test_no_leases)
+{
+	start_cached(4);
+	fk.no_leases = true;
+	ck_assert_int_eq(hint(0, ENGINE_RETAIN, 5000), -EINVAL);
+	ck_assert_uint_eq(held[0].l.kept, 0);
+	ck_assert_int_eq(hint(0, ENGINE_PIN, 5000), -EINVAL);
+}
+END_TEST
+
 START_TEST(test_no_room)
 {
 	struct engine_lease *l = lease_of(0);
@@ -252,6 +263,26 @@ START_TEST(test_places)
 }
 END_TEST
 
+/* Hints at once get no more places than hints one after the other. */
+START_TEST(test_places_at_once)
+{
+	u32 i, refused = 0;
+
+	start_cached(2);
+	for (i = 0; i < 4; i++)
+		begin(i, ENGINE_RETAIN, 5000);
+	run();
+	for (i = 0; i < 4; i++)
+		refused += held[i].l.err == -EMFILE;
+	ck_assert_uint_eq(refused, 2);
+	ck_assert_uint_eq(fk_count_leases(), 2);
+	/* Places that were given back can be taken again. */
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(hint(i, ENGINE_FORGET, 0), 0);
+	ck_assert_int_eq(hint(0, ENGINE_PIN, 5000), 0);
+}
+END_TEST
+
 /* Of few sequences, most are for requests. */
 START_TEST(test_few_sequences)
 {
@@ -304,6 +335,28 @@ START_TEST(test_pin)
 }
 END_TEST
 
+/* The pin of other ids is ended first, also if the lease has followed the ids already. */
+START_TEST(test_pin_follows)
+{
+	struct engine_lease *l = lease_of(0);
+
+	start_cached(4);
+	l->nr = NR - FK_BT;
+	l->hint = ENGINE_PIN;
+	l->ms = 5000;
+	ck_assert_int_eq(engine_hint(engine, l), 0);
+	run();
+	ck_assert_uint_eq(l->pinned, NR - FK_BT);
+	l->stale = true;
+	ck_assert_int_eq(hint(0, ENGINE_RETAIN, 5000), 0);
+	ck_assert_uint_eq(l->held, NR);
+	ck_assert_uint_eq(l->pinned, NR - FK_BT);
+	ck_assert_int_eq(hint(0, ENGINE_PIN, 5000), 0);
+	ck_assert_uint_eq(l->pinned, NR);
+	ck_assert_int_eq(hint(0, ENGINE_FORGET, 0), 0);
+}
+END_TEST
+
 /* All pins together take a quarter of the pool. */
 START_TEST(test_pin_share)
 {
@@ -314,6 +367,26 @@ START_TEST(test_pin_share)
 	ck_assert_int_eq(hint(2, ENGINE_PIN, 5000), -EFBIG);
 	ck_assert_int_eq(hint(0, ENGINE_UNPIN, 0), 0);
 	ck_assert_int_eq(hint(2, ENGINE_PIN, 5000), 0);
+}
+END_TEST
+
+/* Pins at once take no more than pins one after the other. */
+START_TEST(test_pin_share_at_once)
+{
+	u32 i, refused = 0;
+
+	fk.nr_blocks = 2 * 4 * NR / FK_BT;
+	start_cached(8);
+	for (i = 0; i < 4; i++)
+		begin(i, ENGINE_PIN, 5000);
+	run();
+	for (i = 0; i < 4; i++)
+		refused += held[i].l.err == -EFBIG;
+	ck_assert_uint_eq(refused, 2);
+	for (i = 0; i < 4; i++)
+		ck_assert_int_eq(hint(i, ENGINE_UNPIN, 0), 0);
+	ck_assert_int_eq(hint(2, ENGINE_PIN, 5000), 0);
+	ck_assert_int_eq(hint(3, ENGINE_PIN, 5000), 0);
 }
 END_TEST
 
@@ -409,15 +482,19 @@ int main(void)
 	tcase_add_test(tc, test_too_long);
 	tcase_add_loop_test(tc, test_pieces, 0, 20);
 	tcase_add_test(tc, test_no_copies);
+	tcase_add_test(tc, test_no_leases);
 	tcase_add_test(tc, test_no_room);
 	tcase_add_test(tc, test_not_cached);
 	tcase_add_test(tc, test_gone_meanwhile);
 	tcase_add_test(tc, test_move);
 	tcase_add_loop_test(tc, test_ended, 0, ENGINE_FORGET + 1);
 	tcase_add_test(tc, test_places);
+	tcase_add_test(tc, test_places_at_once);
 	tcase_add_test(tc, test_few_sequences);
 	tcase_add_test(tc, test_pin);
+	tcase_add_test(tc, test_pin_follows);
 	tcase_add_test(tc, test_pin_share);
+	tcase_add_test(tc, test_pin_share_at_once);
 	tcase_add_test(tc, test_pin_lost);
 	tcase_add_loop_test(tc, test_death, 0, 30);
 	tcase_add_loop_test(tc, test_salvage, 0, 40);

@@ -101,6 +101,7 @@ static struct fk {
 	u32	lease_most;		/* most blocks that one holds: then -EDQUOT */
 	u32	lease_again;		/* chance in 1000 that a copy cannot begin now */
 	u32	lease_gone;		/* leases whose content goes before them */
+	bool	no_leases;		/* it is older: it refuses the request as a whole */
 	bool	no_tier;		/* nothing is held, all is kept */
 	u32	nr_leases, nr_lookups, nr_renews;	/* requests that were granted */
 

@@ -30,7 +30,11 @@ static void fk_execute(struct fk_req *q)
 		fk_look((void *)q->args, q->results);
 		break;
 	case KVMM_OP_SEQ_LEASE:
-		fk_lease((void *)q->args, q->results);
+		status = fk.no_leases ? -EINVAL : 0;
+		if (status)
+			q->cqe.nr = 0;
+		else
+			fk_lease((void *)q->args, q->results);
 		break;
 	case KVMM_OP_SEQ_ADVISE:
 		fk_advise((void *)q->args, q->results);
@@ -135,6 +139,8 @@ static void fk_note_known(const struct fk_req *q)
 	const struct kvmm_lease_res *lease = q->results;
 	u32 i;
 
+	if (q->cqe.status)
+		return;
 	if (q->sqe.op == KVMM_OP_SEQ_LEASE && !lease->status)
 		fk.s[KVMM_SEQ_INDEX(lease->seq)].known = true;
 	if (q->sqe.op != KVMM_OP_SEQ_OPEN && q->sqe.op != KVMM_OP_SEQ_FORK)
@@ -156,7 +162,7 @@ int kvmm_reap(struct kvmm *k, struct kvmm_done *done)
 	done->user_data = q->sqe.user_data;
 	done->status = q->cqe.status;
 	done->nr = q->cqe.nr;
-	done->results = q->results;
+	done->results = done->nr ? q->results : NULL;
 	fk.reaped++;
 	return 1;
 }
