@@ -143,6 +143,24 @@ START_TEST(test_promotion)
 }
 END_TEST
 
+/* A lease that is promoted again waits for its turn again. */
+START_TEST(test_turns)
+{
+	struct kvmm_advise_arg *a = (void *)sh.args;
+	u32 i;
+
+	lease_batch(4);
+	c->head->cfg.event_work = ALL_WORK;
+	for (i = 0; i < BATCH; i++)
+		a[i] = (struct kvmm_advise_arg){ .seq = made[i % 2].seq,
+						 .advice = KVMM_ADV_WILLNEED };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, BATCH, 0,
+				   (u32)(BATCH * sizeof(*a))), 0);
+	ck_assert_uint_eq(c->head->promote_head, KVMM_SEQ_INDEX(made[1].number));
+	ck_assert_uint_eq(c->head->promote_tail, KVMM_SEQ_INDEX(made[0].number));
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("lease-work");
@@ -154,6 +172,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_advice, 0, 2);
 	tcase_add_test(tc, test_open);
 	tcase_add_test(tc, test_promotion);
+	tcase_add_test(tc, test_turns);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

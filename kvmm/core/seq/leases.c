@@ -84,18 +84,6 @@ void lease_set_until(struct core *c, struct kv_seq *s, u64 until)
 
 /* ---- leases that are promoted ---- */
 
-/* Promote the content of a lease from the beginning on. */
-void lease_promote(struct core *c, struct kv_seq *s)
-{
-	KV_BUG_ON(s->flags & (SEQF_QUEUED | SEQF_RUNNING));
-	s->promote_at = 0;
-	if (s->flags & SEQF_PROMOTE)
-		return;
-	s->flags |= SEQF_PROMOTE;
-	list_add_tail_idx(c->seqs, c->head->promote_head, c->head->promote_tail,
-			  seq_index(c, s));
-}
-
 void lease_stop_promote(struct core *c, struct kv_seq *s)
 {
 	if (!(s->flags & SEQF_PROMOTE))
@@ -103,6 +91,20 @@ void lease_stop_promote(struct core *c, struct kv_seq *s)
 	s->flags &= ~SEQF_PROMOTE;
 	list_del_idx(c->seqs, c->head->promote_head, c->head->promote_tail,
 		     seq_index(c, s));
+}
+
+/*
+ * Promote the content of a lease from the beginning on, after all other leases: one that
+ * is asked for again and again would hold them up.
+ */
+void lease_promote(struct core *c, struct kv_seq *s)
+{
+	KV_BUG_ON(s->flags & (SEQF_QUEUED | SEQF_RUNNING));
+	lease_stop_promote(c, s);
+	s->promote_at = 0;
+	s->flags |= SEQF_PROMOTE;
+	list_add_tail_idx(c->seqs, c->head->promote_head, c->head->promote_tail,
+			  seq_index(c, s));
 }
 
 /**
