@@ -17,7 +17,8 @@
  *
  * A copy in flight pins the spans of its block, so the core releases no extent
  * that is copied: the copier and the mapper never use one entry of the table
- * at once, and the queues between them order their accesses.
+ * at once, and the queues between them order their accesses.  Only the number of
+ * mappings belongs to both.
  */
 #include <setjmp.h>
 #include <signal.h>
@@ -53,7 +54,7 @@ enum {
  * struct host_maps - the mappings of all extents
  * @nr:     extents
  * @pieces: of one extent
- * @count:  extents that are mapped
+ * @count:  extents that are mapped; both threads change it
  * @base:   by the core's number; NULL: not mapped
  * @piece:  PIECE_*, @pieces for each extent
  */
@@ -119,7 +120,7 @@ void host_map_forget(struct kvmm_dev *dev, u32 extent)
 		return;
 	munmap(m->base[extent], dev->extent_size);
 	m->base[extent] = NULL;
-	m->count--;
+	__atomic_fetch_sub(&m->count, 1, __ATOMIC_RELAXED);
 }
 
 /* ---- mapping ---- */
@@ -129,7 +130,7 @@ static int map_extent(struct kvmm_dev *dev, u32 extent, int fd)
 	struct host_maps *m = dev->priv;
 	char *p;
 
-	if (m->count == MAPS_MAX || kv_fault(KV_FAULT_extent_map))
+	if (READ_ONCE(m->count) >= MAPS_MAX || kv_fault(KV_FAULT_extent_map))
 		return -ENOMEM;
 	p = mmap(NULL, dev->extent_size, PROT_READ | PROT_WRITE, MAP_SHARED,
 		 fd, 0);
@@ -139,7 +140,7 @@ static int map_extent(struct kvmm_dev *dev, u32 extent, int fd)
 	(void)madvise(p, dev->extent_size, MADV_DONTDUMP);
 	(void)madvise(p, dev->extent_size, MADV_DONTFORK);
 	m->base[extent] = p;
-	m->count++;
+	__atomic_fetch_add(&m->count, 1, __ATOMIC_RELAXED);
 	return 0;
 }
 

@@ -359,6 +359,30 @@ START_TEST(test_mapping)
 }
 END_TEST
 
+/* One thread maps an extent while another unmaps a second one; for make D=tsan. */
+START_TEST(test_two_threads)
+{
+	struct kvmm_dev *dev = &td->setup.dev;
+	struct core_copy cp = { .to_host = true, .dev_off = TF_EXTENT, .bytes = BLOCK };
+	struct copy_done done;
+	u32 i, n;
+
+	for (i = 0; i < 200; i++) {
+		ck_assert_int_eq(copy(1, true, 2 * TF_EXTENT, 0, BLOCK), 0);
+		ck_assert_int_eq(copy(2, true, 2 * TF_EXTENT, 0, BLOCK), 0);
+		ck_assert_uint_eq(mapped_extents(), 1);
+		copier_push(&td->copier, &cp);
+		copier_push(&td->copier, &cp);
+		host_map_forget(dev, 2);
+		for (n = 0; n < 2; n += queue_pop(&td->copier.done, &done))
+			;
+		ck_assert_uint_eq(mapped_extents(), 1);
+		host_map_forget(dev, 1);
+	}
+	ck_assert_uint_eq(mapped_extents(), 0);
+}
+END_TEST
+
 /* Without mappings, calls copy as before. */
 START_TEST(test_no_mapping)
 {
@@ -509,6 +533,7 @@ int main(void)
 	tcase_add_test(tc, test_many);
 	tcase_add_loop_test(tc, test_large, 0, VISITS);
 	tcase_add_test(tc, test_mapping);
+	tcase_add_test(tc, test_two_threads);
 	tcase_add_test(tc, test_no_mapping);
 	tcase_add_test(tc, test_holes_meanwhile);
 	tcase_add_test(tc, test_page_lost);

@@ -248,7 +248,8 @@ void copier_finish(struct copier *c, const struct core_copy *cp, u64 ns,
 
 /*
  * To wake the mm thread takes longer than to copy a small block.  While more copies
- * wait, and for WAKE_NS at most, it sleeps on: it then finds several answers.
+ * wait, it sleeps on, for WAKE_NS and one more copy at most: it then finds several
+ * answers.
  */
 static void copier_wake(struct copier *c, u64 now)
 {
