@@ -294,10 +294,13 @@ static struct session *session_new(struct sessions *t, const struct session_job 
 	return s;
 }
 
-/* Forget others for one more session, or for @nr more ids of @s. */
-static void make_room(struct sessions *t, u32 nr)
+/* Forget others for one more session, or for the ids of @job in place of those of @s. */
+static void make_room(struct sessions *t, const struct session *s,
+		      const struct session_job *job)
 {
-	while (t->nr > SESSIONS_MAX || (t->nr > 1 && t->nr_ids + nr > SESSIONS_IDS_MAX)) {
+	const u64 more = job->op == SESSION_NOTE ? job->nr - (u64)s->lease.nr : 0;
+
+	while (t->nr > SESSIONS_MAX || (t->nr > 1 && t->nr_ids + more > SESSIONS_IDS_MAX)) {
 		struct session *old = list_entry(t->all.next, struct session, list);
 
 		session_forget(old);
@@ -312,13 +315,15 @@ void session_do(struct sessions *t, struct session_job *job)
 	if (!s && job->op == SESSION_NOTE)
 		s = session_new(t, job);
 	if (!s) {
+		free(job->ids);
+		job->ids = NULL;
 		job->told = (struct session_told){ .unknown = true };
 		job->done(job);
 		return;
 	}
 	list_del(&s->list);
 	list_add_tail(&t->all, &s->list);
-	make_room(t, job->nr);
+	make_room(t, s, job);
 	list_add_tail(&s->jobs, &job->list);
 	session_run(s);
 }

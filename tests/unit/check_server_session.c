@@ -314,6 +314,14 @@ START_TEST(test_most_ids)
 	ck_assert(LOOK(0, "s0")->unknown);
 	ck_assert(!LOOK(0, "s1")->unknown);
 	ck_assert_uint_eq(t.nr_ids, 3 * each + FK_BT);
+	/* The next ids of a session take the place of its own. */
+	note_as(1, 0, each);
+	ck_assert_uint_eq(t.nr, 4);
+	note_as(1, 0, FK_BT);
+	ck_assert_uint_eq(t.nr_ids, 2 * each + 2 * FK_BT);
+	note_as(1, 0, 2 * each + FK_BT);
+	ck_assert_uint_eq(t.nr, 3);
+	ck_assert(LOOK(0, "s2")->unknown);
 }
 END_TEST
 
