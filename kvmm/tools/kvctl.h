@@ -97,6 +97,8 @@ struct column {
 	enum unit	unit;
 };
 
+#define COLUMNS_MAX	16	/* of a table for people */
+
 void kvctl_format(const json_t *v, enum unit unit, char *buf, size_t len);
 int kvctl_print_table(const json_t *rows, const struct column *col, u32 nr);
 

@@ -16,8 +16,6 @@
 
 #include "kvmm/tools/kvctl.h"
 
-#define COLUMNS_MAX	16
-
 static const struct column client_columns[] = {
 	{ "id", "ID", 3, UNIT_WORD }, { "pid", "PID", 7, UNIT_WORD },
 	{ "tenant", "TENANT", 6, UNIT_WORD },
@@ -59,6 +57,8 @@ static const struct column lease_columns[] = {
 
 static_assert(ARRAY_SIZE(client_columns) <= COLUMNS_MAX, "room for widths");
 static_assert(ARRAY_SIZE(domain_columns) <= COLUMNS_MAX, "room for widths");
+static_assert(ARRAY_SIZE(tunable_columns) <= COLUMNS_MAX, "room for widths");
+static_assert(ARRAY_SIZE(lease_columns) <= COLUMNS_MAX, "room for widths");
 
 /* kvctl_format() - "1.5G" of a number of kB; `max` stays */
 void kvctl_format(const json_t *v, enum unit unit, char *buf, size_t len)
@@ -183,7 +183,7 @@ int cmd_clients(struct kvctl *k, char **argv)
 	name_domains(clients, domains);
 	if (!ret)
 		ret = kvctl_print_table(clients, client_columns,
-				  ARRAY_SIZE(client_columns));
+					ARRAY_SIZE(client_columns));
 	json_decref(domains);
 	json_decref(clients);
 	return ret;
@@ -283,7 +283,7 @@ int cmd_tunables(struct kvctl *k, char **argv)
 		return kvctl_print_json(rows);
 	if (!ret)
 		ret = kvctl_print_table(rows, tunable_columns,
-				  ARRAY_SIZE(tunable_columns));
+					ARRAY_SIZE(tunable_columns));
 	json_decref(rows);
 	return ret;
 }

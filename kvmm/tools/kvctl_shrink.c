@@ -27,6 +27,8 @@ static const struct column columns[] = {
 	{ "name", "DOMAIN", 0, UNIT_WORD },
 };
 
+static_assert(ARRAY_SIZE(columns) <= COLUMNS_MAX, "room for widths");
+
 /* Sentences about the node's row of a size; each is printed if its figure is not 0. */
 static const struct {
 	const char	*key;
