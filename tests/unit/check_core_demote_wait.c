@@ -57,7 +57,7 @@ START_TEST(test_copies_in_flight_are_enough)
 }
 END_TEST
 
-/* What the plan says of copies in flight, and of memory that is being made. */
+/* The plan counts copies in flight, and memory that is being made. */
 START_TEST(test_plan)
 {
 	struct kv_domain *d = &c->domains[0];

@@ -187,7 +187,7 @@ void shrink_settle(const struct core *c, struct core_shrink *s, u32 dom)
 	d->v.kept[0] += clean;
 	d->room = swap_room(c, s, dom);
 	copies_settle(c, s, dom, d->bare + d->v.evicted - clean);
-	/* Are others evicted, they need slots, too. */
+	/* If others are evicted instead, they need slots, too. */
 	if (clean && d->clean < d->cached)
 		d->v.bound |= d->dear || pool_slots(c, s, dom, CORE_POOL_HOST) < clean;
 }
