@@ -237,6 +237,8 @@ static bool web_piece(struct web *w, char **body, size_t *len)
 
 	if (w->chunked && !w->left)
 		return web_chunk(w);
+	if (!w->left)
+		return false;		/* no head was read: the answer came too late */
 	if (!w->len && web_more(w) <= 0) {
 		w->over = w->left < 0;
 		return w->over;
