@@ -334,7 +334,7 @@ struct kvmm_found {
 	u32	found;
 	u32	ready;
 	u32	tokens[KVMM_NR_LOOKUP_TIERS];
-	__u64	cookie[2];
+	u64	cookie[2];
 };
 
 /**
@@ -353,6 +353,7 @@ struct kvmm_found {
  */
 int kvmm_lookup(struct kvmm *k, u64 salt, const u32 *ids, u32 nr,
 		struct kvmm_found *out);
+
 /**
  * kvmm_lease() - keep what a lookup found
  * @salt:  as in the lookup
@@ -369,11 +370,19 @@ int kvmm_lookup(struct kvmm *k, u64 salt, const u32 *ids, u32 nr,
  *
  * Return: 0, the status of the request, or that of its entry: -ENOENT: the prefix is
  * not cached any more; -ERANGE: @ms is too long; -EINVAL: @ms is 0, or @label is wrong;
- * -EDQUOT: the leases of the domain hold all that they may; -ENOSPC: the lower tiers
- * have no room, or the client no sequence; -EAGAIN: not now; -ECONNRESET.
+ * -EDQUOT: the leases of the domain or of its tenant hold all that they may; -ENOSPC:
+ * the lower tiers have no room, or the client no sequence; -EAGAIN: not now; -ECONNRESET.
  */
 int kvmm_lease(struct kvmm *k, u64 salt, const struct kvmm_found *found, u32 ms,
 	       const char *label, struct kvmm_lease_res *res);
+
+/**
+ * kvmm_seq_fork() - make children of a sequence, which share all of its blocks
+ * @res: @nr_children records
+ *
+ * Return: 0, with a status for each child in @res; the status of the request;
+ * -ECONNRESET.
+ */
 int kvmm_seq_fork(struct kvmm *k, u64 seq, u32 nr_children,
 		  struct kvmm_open_res *res);
 /**

@@ -602,7 +602,7 @@ KVMM_ASSERT_SIZE(kvmm_lookup_res, 112);
  * struct kvmm_lease_arg - SEQ_LEASE
  * @salt:   as in the lookup
  * @cookie: of the answer to the lookup
- * @len:    tokens from the begin of the prompt, whole blocks: start + found of that lookup
+ * @len:    tokens from the beginning of the prompt, whole blocks: start + found of that lookup
  * @ms:     duration, at least 1, at most the daemon's lease-ms
  * @flags:  none are defined; must be zero
  * @label:  for operators, such as the name of a session: printable ASCII without spaces, then
@@ -623,7 +623,7 @@ KVMM_ASSERT_SIZE(kvmm_lease_arg, 56);
  * struct kvmm_lease_res - of one SEQ_LEASE entry
  * @status: 0, or a negative errno: there is no lease
  * @reason: negative errno that explains why @held is below the length asked for, or 0
- * @held:   tokens from the begin of the prompt that are not dropped before @until
+ * @held:   tokens from the beginning of the prompt that are not dropped before @until
  * @kept:   tokens after them that are dropped after all other cache, until @until
  * @seq:    handle of the lease: SEQ_CLOSE ends it, SEQ_ADVISE moves it or sets another deadline
  * @number: for SEQ_OPEN of any client of the domain

@@ -11,8 +11,8 @@
  * no step waits for a hint, however long the prompt.  LOOK sends the ids in pieces.  MAKE
  * is repeated with half of the time while the daemon says that it is too long, later
  * while the daemon cannot begin more copies, and after another LOOK when the content has
- * changed.  A lease may be gone at any time, since its
- * deadline passed or the daemon died; then the content is looked up again, once.
+ * changed.  A lease may be gone at any time, since its deadline passed or the daemon
+ * died; then the content is looked up again, once.
  *
  * Leases and pins take sequences of the client.  The engine attaches with more than its
  * requests use (create.c), so that they take none from requests.

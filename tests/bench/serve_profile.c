@@ -4,7 +4,7 @@
  *
  * `perf` samples on the clock of the CPU; its report is read line by line, and
  * each function is put into the first group that names its program, library or
- * the begin of its name.  The group of all others is "other".
+ * the beginning of its name.  The group of all others is "other".
  */
 #include <dirent.h>
 #include <signal.h>

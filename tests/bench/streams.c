@@ -4,7 +4,7 @@
  *
  * One thread with epoll.  The cost of clients is not measured, but they run on
  * the same machine, so they do as little as possible.  Bytes are searched for
- * the begin of events and thrown away.  An event is counted by its first
+ * the beginning of events and thrown away.  An event is counted by its first
  * bytes, "data: {", which no text of an event can hold, since a quote in it
  * would have a backslash before it.
  */

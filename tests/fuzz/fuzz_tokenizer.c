@@ -265,7 +265,7 @@ static const char * const words[] = {
 static size_t mutate(u8 *buf, size_t len, size_t max)
 {
 	const char *p = words[fuzz_draw(ARRAY_SIZE(words))];
-	/* The parts are at the begin and the end, tokens between. */
+	/* The parts are at the beginning and the end, tokens between. */
 	size_t at = fuzz_draw((u32)(fuzz_draw(3) ? min(len, (size_t)1500) :
 						   len) + 1);
 	size_t n, from;

@@ -5,7 +5,7 @@
  * A pool of four extents, 16 small blocks.  Domain "small" holds all of them and may
  * lose half of them; domain "large" has blocks of two extents, so it needs a pair.
  * Each pair has one extent of blocks that begin a prompt and one of blocks that go on
- * with the other prompt.  To evict the begin of a prompt is to evict all of it, which
+ * with the other prompt.  To evict the beginning of a prompt is to evict all of it, which
  * memory.min forbids: no pair can be had.  Later events of the same instant must
  * change nothing.
  */

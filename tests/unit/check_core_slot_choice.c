@@ -3,7 +3,7 @@
  * check_core_slot_choice.c - the exact slots that slots.c takes
  *
  * The tests call slots.c itself, for the host part of a domain.  A span is one
- * extent of 32 slots.  Slots are numbered from the begin of the host pool.  After
+ * extent of 32 slots.  Slots are numbered from the beginning of the host pool.  After
  * each call the free list of each span is walked in both directions.
  */
 #include "tests/unit/core_shell.h"

@@ -62,7 +62,7 @@ struct kv_psi {
 /**
  * struct kv_trigger - a reader that wants to be told of a stall
  * @window_ns: 0: the record is unused
- * @start, @start_total: time and total at the begin of the window
+ * @start, @start_total: time and total at the beginning of the window
  * @last_growth: growth of the total in the window before
  */
 struct kv_trigger {

@@ -598,9 +598,9 @@ struct kv_domain {
 #define SEQF_COPY	BIT(11)	/* one reserved block is for the copy of its tail */
 #define SEQF_IN_READY	BIT(12)	/* in its domain's ready_root */
 #define SEQF_IN_REFUSED	BIT(13)	/* in its domain's refused_root */
+#define SEQF_RETAIN	BIT(14)	/* its blocks' retention class may have to change, see advise.c */
 #define SEQF_LEASE	BIT(15)	/* a lease, see lease.c: it never runs */
 #define SEQF_PROMOTE	BIT(16)	/* a lease on the list of those to be promoted */
-#define SEQF_RETAIN	BIT(14)	/* its blocks' retention class may have to change, see advise.c */
 
 /* Links of a sequence in a tree, see order.c. */
 #define NODE_ORDER	0	/* links in wait_root or ready_root */

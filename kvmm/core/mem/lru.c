@@ -64,9 +64,8 @@
  *
  * Advice (advise.c).  A name can have a term, which ends at a certain time.  Then it is
  * on the list of the term, and is no candidate until the term ends, unless nothing
- * else is left.
- * Terms together cover at most a fixed part of a domain.  A name can be cold:
- * then it has the highest age from the start.
+ * else is left.  Terms together cover at most a fixed part of a domain.  A name can be
+ * cold: then it has the highest age from the start.
  *
  * Invariants (check.c verifies them):
  *  - a block is on exactly one list if it is CACHED, else on none;

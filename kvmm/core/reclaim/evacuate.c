@@ -20,15 +20,14 @@
  *
  * Blocks of sequences move.  A cached block that ends a prefix, or that a lower
  * tier has, is evicted, with a copy first if that pays, since the waiting domain
- * would evict as much.  A cached
- * block that others follow moves, because its eviction would evict them too; so
- * does one that memory.min or the cache floor protects.  A block that an open step
- * may write stays for now: the next grant copies a tail that is in no step instead
- * of writing it in place, and every tail is full some day.  So a span is scanned
- * again when its copies are over and at each tick, until it is empty, its owner
- * has used the room itself, or starve_ns have passed (an eighth of that if the
- * span is for another domain).  Then it is put back, and for a while no span is
- * emptied for others.
+ * would evict as much.  A cached block that others follow moves, because its eviction
+ * would evict them too; so does one that memory.min or the cache floor protects.  A
+ * block that an open step may write stays for now: the next grant copies a tail that is
+ * in no step instead of writing it in place, and every tail is full some day.  So a span
+ * is scanned again when its copies are over and at each tick, until it is empty, its
+ * owner has used the room itself, or starve_ns have passed (an eighth of that if the
+ * span is for another domain).  Then it is put back, and for a while no span is emptied
+ * for others.
  */
 #include "kvmm/core/reclaim/reclaim.h"
 

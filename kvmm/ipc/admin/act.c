@@ -56,7 +56,7 @@ static const char *number_and_name(const char *req, u64 *number)
 /* ---- evict ---- */
 
 /*
- * At most the blocks that the domain has at the begin: a client that fills its
+ * At most the blocks that the domain has at the beginning: a client that fills its
  * cache as fast as it is evicted would keep this thread busy for ever.
  */
 static void evict_begin(struct act *a)

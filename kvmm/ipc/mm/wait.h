@@ -2,7 +2,7 @@
 /*
  * wait.h - how long requests waited for the mm thread, in one turn
  *
- * The thread serves one client after the other.  From the begin of a turn until
+ * The thread serves one client after the other.  From the beginning of a turn until
  * the last client that had requests then is served, some client waits while the
  * thread works for others.  The part of that in which the thread serves no
  * client (it collects, ticks, runs a call of the control thread) is lost for
