@@ -466,10 +466,10 @@ START_TEST(test_cold)
 	kill(rig_daemon(&rig), SIGKILL);
 	serve_await(&server, 503, 10);
 	refused(&server, "/v1/sessions/a", "{\"hint\":\"retain\"}", 503, NULL);
-	ck_assert_uint_eq((u32)now_of("a", "tokens"), WHOLE);
-	ck_assert_uint_eq((u32)now_of("a", "held"), 0);
 	kill(rig.hold, SIGCONT);
 	serve_await(&server, 200, 20);
+	ck_assert_uint_eq((u32)now_of("a", "tokens"), WHOLE);
+	ck_assert_uint_eq((u32)now_of("a", "held"), 0);
 	answers(hint("a", "retain", ""), "refused", "nothing of it is cached");
 	ck_assert_uint_eq(cached(1), 0);
 	answers(hint("a", "retain", ""), "accepted", "");
