@@ -48,6 +48,8 @@ int seq_lookup(struct core *c, u32 client, const struct kvmm_lookup_arg *a,
 /* lease.c: leases: content that was looked up stays for a while */
 int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
 	      struct kvmm_lease_res *res);
+
+/* lease_move.c: advice about leases, their end, and their way to the device */
 int lease_advise(struct core *c, struct kv_seq *s, const struct kvmm_advise_arg *a,
 		 u32 *tokens);
 void leases_expire(struct core *c);

@@ -5,7 +5,7 @@
  * A lease is a sequence that never runs.  It is SWAPPED, as if by PAGEOUT: its table
  * names lower-tier entries, and no entry that a table names is dropped.  So the
  * leased content stays on a lower tier, and the device may lose it at any time.
- * lease.c makes leases and moves their content.
+ * lease.c makes leases, and lease_move.c moves their content.
  *
  * All leases are in a heap, the one with the earliest deadline first.
  */
