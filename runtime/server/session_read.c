@@ -3,6 +3,7 @@
  * session_read.c - sessions and hints in the bodies of clients
  */
 #include <stdio.h>
+#include <string.h>
 
 #include "runtime/server/fields.h"
 #include "runtime/server/session.h"
@@ -14,10 +15,20 @@
 static const char name_letters[] =
 	"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._:-";
 
+/* @s has no NUL where it is a part of a path. */
+static bool is_name(const char *s, size_t len)
+{
+	size_t i = 0;
+
+	while (i < len && memchr(name_letters, s[i], sizeof(name_letters) - 1))
+		i++;
+	return len && i == len && len <= API_SESSION_MAX;
+}
+
 static int read_name(struct api_error *err, const char *key, const char *s,
 		     size_t len, char *out)
 {
-	if (!s || !len || len > API_SESSION_MAX || strspn(s, name_letters) < len)
+	if (!s || !is_name(s, len))
 		return api_fail(err, 400, key, "invalid_value",
 				"%s must have 1 to %u characters, of A-Z, a-z, 0-9, ., _, : and -",
 				key, API_SESSION_MAX);
