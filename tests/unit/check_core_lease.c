@@ -133,6 +133,22 @@ START_TEST(test_held_in_use)
 }
 END_TEST
 
+/* Nor does its advice take the names of leased blocks from the index. */
+START_TEST(test_not_its_own)
+{
+	u64 seq = sh_ready(cl, 40, 16, 0);
+	struct kvmm_lease_arg a;
+
+	sh_compute(cl, seq, 0, 40, 0);
+	a = arg_for(32, 0, 1000);
+	ck_assert_int_eq(lease_as(cl, &a), 0);
+	copies_done();
+	ck_assert_int_eq(advise(seq, KVMM_ADV_DONTNEED, 0, NULL), 0);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	ck_assert_uint_eq(look(32, 0), 32);
+}
+END_TEST
+
 /* The lease ends before a block that cannot get a slot; the blocks after it are kept. */
 START_TEST(test_no_room)
 {
@@ -671,6 +687,7 @@ int main(void)
 	tcase_add_test(tc, test_held);
 	tcase_add_loop_test(tc, test_all_tiers, 0, 2);
 	tcase_add_test(tc, test_held_in_use);
+	tcase_add_test(tc, test_not_its_own);
 	tcase_add_test(tc, test_no_room);
 	tcase_add_test(tc, test_keep_clean);
 	tcase_add_test(tc, test_no_lower_tier);

@@ -92,6 +92,14 @@ u32 retain_class(const struct core *c, const struct kv_seq *s, u32 idx)
 
 /* ---- when the sequence ends ---- */
 
+/* Does a table name the copy of the block: that of a lease or a swapped sequence? */
+static bool copy_is_needed(const struct core *c, u32 blk)
+{
+	u32 entry = c->blocks[blk].entry;
+
+	return entry != CORE_NONE && c->entries_low[entry].refs;
+}
+
 /* The index node of a block that only this table entry refers to, or CORE_NONE. */
 static u32 own_name(const struct core *c, kv_pte_t pte)
 {
@@ -102,7 +110,8 @@ static u32 own_name(const struct core *c, kv_pte_t pte)
 	if (pte_is_entry(pte))
 		return c->entries_low[i].refs == 1 ?
 		       index_node(c, REF_ENTRY | i) : CORE_NONE;
-	return c->blocks[i].nr_map == 1 ? index_node(c, i) : CORE_NONE;
+	return c->blocks[i].nr_map == 1 && !copy_is_needed(c, i) ? index_node(c, i) :
+								   CORE_NONE;
 }
 
 /* Drop a name from the index, without a ghost; the table still refers to the block. */
