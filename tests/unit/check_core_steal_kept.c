@@ -251,6 +251,32 @@ START_TEST(test_kept_span_with_a_block_that_is_read)
 }
 END_TEST
 
+/*
+ * A domain with a running sequence takes unused extents ahead of need, but not while a
+ * sequence of another domain waits for room.
+ */
+START_TEST(test_nothing_ahead_of_a_waiter)
+{
+	struct kv_domain *b;
+
+	domain('a', 1, 1);
+	domain('b', 1, 1);
+	layout("Aabtttbb");
+	release(2);
+	sh_unchecked = true;	/* no sequence waits for the blocks below */
+	b = d_of('b');
+	b->stalled = 4;
+	b->nr_waiting = 1;
+	SH_CORE(room_ahead(c, dom_of('a')));
+	ck_assert_uint_eq(d_of('a')->dev.nr_spans, 2);
+	b->nr_waiting = 0;
+	thin(1, 3);
+	d_of('a')->nr_running = 4;
+	SH_CORE(room_ahead(c, dom_of('a')));
+	ck_assert_uint_eq(d_of('a')->dev.nr_spans, 3);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_steal_kept");
@@ -266,6 +292,7 @@ int main(void)
 	tcase_add_test(tc, test_protected_cold_cache_stays);
 	tcase_add_test(tc, test_floor_of_cold_cache_stays);
 	tcase_add_test(tc, test_kept_span_with_a_block_that_is_read);
+	tcase_add_test(tc, test_nothing_ahead_of_a_waiter);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

@@ -114,9 +114,21 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	}
 }
 
+/* Does the first waiting sequence of another domain lack room? */
+static bool others_lack(const struct core *c, u32 dom)
+{
+	u32 i;
+
+	for_each_domain(c, i)
+		if (i != dom && c->domains[i].stalled && c->domains[i].nr_waiting)
+			return true;
+	return false;
+}
+
 /*
  * Have memory made before running sequences ask for it, so that they seldom have to
- * wait until it is made.
+ * wait until it is made.  Where a sequence of another domain waits for room, it may be
+ * this memory that was freed for it.
  */
 void room_ahead(struct core *c, u32 dom)
 {
@@ -125,6 +137,8 @@ void room_ahead(struct core *c, u32 dom)
 	u64 want = 2ull * d->nr_running;
 	u32 n;
 
+	if (others_lack(c, dom))
+		return;
 	for (n = 0; n < AHEAD_MAX; n++) {
 		u64 have = domain_slack(d) +
 			   (u64)p->pending_spans * p->span_blocks;
