@@ -149,8 +149,51 @@ static void show_drawn(const struct proc_ctx *ctx, int width, u64 value)
 		seq_printf(ctx->m, " %*s", width, "-");
 }
 
-static void show_seq(const struct proc_ctx *ctx, const struct core_seq_view *s)
+/**
+ * struct rows - a file with a row for each record of a client
+ * @fetch: copies the next slice of them
+ * @head:  writes the line of headings
+ * @row:   writes the record at place @i of the slice
+ */
+struct rows {
+	int	(*fetch)(struct proc *proc, u32 client, struct proc_slice *slice);
+	void	(*head)(struct seq_file *m);
+	void	(*row)(const struct proc_ctx *ctx, u32 i);
+};
+
+static int show_rows(const struct proc_ctx *ctx, const struct rows *r)
 {
+	struct proc_slice slice = { 0 };
+	bool first = true;
+	int more;
+	u32 i;
+
+	do {
+		more = r->fetch(ctx->proc, ctx->client->id, &slice);
+		if (more < 0)
+			return more;
+		if (first) {
+			proc_show_begin(ctx, &slice);
+			r->head(ctx->m);
+			first = false;
+		}
+		for (i = 0; i < slice.nr; i++)
+			r->row(ctx, i);
+	} while (more && !seq_error(ctx->m));
+	proc_show_end(ctx, &slice);
+	return 0;
+}
+
+static void seqs_head(struct seq_file *m)
+{
+	seq_printf(m, "%6s %6s %6s %-9s %4s %8s %8s %8s %7s %7s %5s %9s %9s\n",
+		   "seq", "gen", "family", "state", "prio", "tokens", "prompt", "max",
+		   "blocks", "shared", "epoch", "preempted", "arrival");
+}
+
+static void seqs_row(const struct proc_ctx *ctx, u32 i)
+{
+	const struct core_seq_view *s = &ctx->proc->seqs[i];
 	struct seq_file *m = ctx->m;
 
 	seq_printf(m, "%6u %6u", KVMM_SEQ_INDEX(s->seq), KVMM_SEQ_GEN(s->seq));
@@ -165,30 +208,9 @@ static void show_seq(const struct proc_ctx *ctx, const struct core_seq_view *s)
 
 int show_client_seqs(const struct proc_ctx *ctx)
 {
-	struct proc *proc = ctx->proc;
-	struct seq_file *m = ctx->m;
-	struct proc_slice slice = { 0 };
-	bool first = true;
-	int more;
-	u32 i;
+	static const struct rows seqs = { proc_fetch_seqs, seqs_head, seqs_row };
 
-	do {
-		more = proc_fetch_seqs(proc, ctx->client->id, &slice);
-		if (more < 0)
-			return more;
-		if (first) {
-			proc_show_begin(ctx, &slice);
-			seq_printf(m, "%6s %6s %6s %-9s %4s %8s %8s %8s %7s %7s %5s %9s %9s\n",
-				   "seq", "gen", "family", "state", "prio",
-				   "tokens", "prompt", "max", "blocks",
-				   "shared", "epoch", "preempted", "arrival");
-			first = false;
-		}
-		for (i = 0; i < slice.nr; i++)
-			show_seq(ctx, &proc->seqs[i]);
-	} while (more && !seq_error(m));
-	proc_show_end(ctx, &slice);
-	return 0;
+	return show_rows(ctx, &seqs);
 }
 
 /* Milliseconds until the lease ends; one whose end is due shows 0. */
@@ -199,8 +221,16 @@ static u64 lease_left_ms(const struct proc *proc, const struct core_lease_view *
 	return l->until > now ? (l->until - now) / 1000000 : 0;
 }
 
-static void show_lease(const struct proc_ctx *ctx, const struct core_lease_view *l)
+static void leases_head(struct seq_file *m)
 {
+	seq_printf(m, "%6s %6s %18s %8s %8s %8s %8s %8s %8s %10s %8s %s\n", "seq", "gen",
+		   "number", "tokens", "device", "host", "area", "moving", "lost",
+		   "ends_ms", "promoted", "label");
+}
+
+static void leases_row(const struct proc_ctx *ctx, u32 row)
+{
+	const struct core_lease_view *l = &ctx->proc->leases[row];
 	struct seq_file *m = ctx->m;
 	u32 i;
 
@@ -217,28 +247,7 @@ static void show_lease(const struct proc_ctx *ctx, const struct core_lease_view 
 
 int show_client_leases(const struct proc_ctx *ctx)
 {
-	struct proc *proc = ctx->proc;
-	struct seq_file *m = ctx->m;
-	struct proc_slice slice = { 0 };
-	bool first = true;
-	int more;
-	u32 i;
+	static const struct rows leases = { proc_fetch_leases, leases_head, leases_row };
 
-	do {
-		more = proc_fetch_leases(proc, ctx->client->id, &slice);
-		if (more < 0)
-			return more;
-		if (first) {
-			proc_show_begin(ctx, &slice);
-			seq_printf(m, "%6s %6s %18s %8s %8s %8s %8s %8s %8s %10s %8s %s\n",
-				   "seq", "gen", "number", "tokens", "device", "host",
-				   "area", "moving", "lost", "ends_ms", "promoted",
-				   "label");
-			first = false;
-		}
-		for (i = 0; i < slice.nr; i++)
-			show_lease(ctx, &proc->leases[i]);
-	} while (more && !seq_error(m));
-	proc_show_end(ctx, &slice);
-	return 0;
+	return show_rows(ctx, &leases);
 }

@@ -180,11 +180,16 @@ static u64 snap_generation(const struct core *core, u64 *events)
 	return sum;
 }
 
-/* Argument of the two functions below. */
+/**
+ * struct snap_slice - argument of snap_seqs()
+ * @copy: copies record @i to place @at of the proc's buffer.  Return: its blocks plus
+ *        one; 0: the record is skipped
+ */
 struct snap_slice {
 	struct proc		*proc;
 	struct proc_slice	*slice;
 	u32			end;
+	u32			(*copy)(struct core *core, u32 i, struct proc *proc, u32 at);
 };
 
 static void snap_seqs(struct core *core, void *arg)
@@ -199,13 +204,43 @@ static void snap_seqs(struct core *core, void *arg)
 	slice->nr = 0;
 	for (; slice->next < last && blocks < PROC_SLICE_BLOCKS;
 	     slice->next++) {
-		struct core_seq_view *v = &proc->seqs[slice->nr];
+		u32 nr = s->copy(core, slice->next, proc, slice->nr);
 
-		if (core_get_seq(core, slice->next, v))
-			continue;
-		blocks += v->nr_blocks;
-		slice->nr++;
+		blocks += nr;
+		slice->nr += nr != 0;
 	}
+}
+
+/* Copy the next records of a client, those that @copy does not skip. */
+static int fetch_slice(struct proc *proc, u32 client, struct proc_slice *slice,
+		       u32 (*copy)(struct core *core, u32 i, struct proc *proc, u32 at))
+{
+	u32 first = client * proc->cfg.max_seqs;
+	struct snap_slice s = {
+		.proc	= proc,
+		.slice	= slice,
+		.end	= first + proc->cfg.max_seqs,
+		.copy	= copy,
+	};
+	int err;
+
+	slice->next = max(slice->next, first);
+	err = proc->src.call(proc->src.arg, snap_seqs, &s);
+	return err ? err : slice->next < s.end;
+}
+
+static u32 copy_seq(struct core *core, u32 i, struct proc *proc, u32 at)
+{
+	struct core_seq_view *v = &proc->seqs[at];
+
+	return core_get_seq(core, i, v) ? 0 : v->nr_blocks + 1;
+}
+
+static u32 copy_lease(struct core *core, u32 i, struct proc *proc, u32 at)
+{
+	struct core_lease_view *v = &proc->leases[at];
+
+	return core_get_lease(core, i, v) ? 0 : v->nr_blocks + 1;
 }
 
 /**
@@ -219,54 +254,13 @@ static void snap_seqs(struct core *core, void *arg)
  */
 int proc_fetch_seqs(struct proc *proc, u32 client, struct proc_slice *slice)
 {
-	u32 first = client * proc->cfg.max_seqs;
-	struct snap_slice s = {
-		.proc	= proc,
-		.slice	= slice,
-		.end	= first + proc->cfg.max_seqs,
-	};
-	int err;
-
-	slice->next = max(slice->next, first);
-	err = proc->src.call(proc->src.arg, snap_seqs, &s);
-	return err ? err : slice->next < s.end;
-}
-
-static void snap_leases(struct core *core, void *arg)
-{
-	struct snap_slice *s = arg;
-	struct proc *proc = s->proc;
-	struct proc_slice *slice = s->slice;
-	u32 last = min(slice->next + PROC_SLICE, s->end);
-	u32 blocks = 0;
-
-	slice->generation = snap_generation(core, proc->node.events);
-	slice->nr = 0;
-	for (; slice->next < last && blocks < PROC_SLICE_BLOCKS;
-	     slice->next++) {
-		struct core_lease_view *v = &proc->leases[slice->nr];
-
-		if (core_get_lease(core, slice->next, v))
-			continue;
-		blocks += v->nr_blocks;
-		slice->nr++;
-	}
+	return fetch_slice(proc, client, slice, copy_seq);
 }
 
 /* proc_fetch_leases() - copy the next leases of one client; as proc_fetch_seqs() */
 int proc_fetch_leases(struct proc *proc, u32 client, struct proc_slice *slice)
 {
-	u32 first = client * proc->cfg.max_seqs;
-	struct snap_slice s = {
-		.proc	= proc,
-		.slice	= slice,
-		.end	= first + proc->cfg.max_seqs,
-	};
-	int err;
-
-	slice->next = max(slice->next, first);
-	err = proc->src.call(proc->src.arg, snap_leases, &s);
-	return err ? err : slice->next < s.end;
+	return fetch_slice(proc, client, slice, copy_lease);
 }
 
 /* proc_seq_record() - the number of a sequence's record in the core */
