@@ -369,9 +369,10 @@ int kvmm_lookup(struct kvmm *k, u64 salt, const u32 *ids, u32 nr,
  * domain can open a sequence with @res->number (kvmm_open_arg.lease).
  *
  * Return: 0, the status of the request, or that of its entry: -ENOENT: the prefix is
- * not cached any more; -ERANGE: @ms is too long; -EINVAL: @ms is 0, or @label is wrong;
- * -EDQUOT: the leases of the domain or of its tenant hold all that they may; -ENOSPC:
- * the lower tiers have no room, or the client no sequence; -EAGAIN: not now; -ECONNRESET.
+ * not cached any more; -ERANGE: @ms is too long, @res->until is the latest deadline;
+ * -EINVAL: @ms is 0, or @label is wrong; -EDQUOT: the leases of the domain or of its
+ * tenant hold all that they may; -ENOSPC: the lower tiers have no room, or the client no
+ * sequence; -EAGAIN: not now; -ECONNRESET.
  */
 int kvmm_lease(struct kvmm *k, u64 salt, const struct kvmm_found *found, u32 ms,
 	       const char *label, struct kvmm_lease_res *res);

@@ -627,7 +627,7 @@ KVMM_ASSERT_SIZE(kvmm_lease_arg, 56);
  * @kept:   tokens after them that are dropped after all other cache, until @until
  * @seq:    handle of the lease: SEQ_CLOSE ends it, SEQ_ADVISE moves it or sets another deadline
  * @number: for SEQ_OPEN of any client of the domain
- * @until:  CLOCK_MONOTONIC ns at which it ends
+ * @until:  CLOCK_MONOTONIC ns at which it ends; with -ERANGE the latest that is allowed
  */
 struct kvmm_lease_res {
 	__s32	status;

@@ -318,11 +318,19 @@ static void answer_look(struct engine *e, struct engine_lease *l, int err,
 		l->todo = l->seq ? LEASE_END_OLD : LEASE_MAKE;
 }
 
+/* The longest lease that the daemon allows, in ms; 0: the answer names none. */
+static u32 longest_ms(const struct kvmm_lease_res *res, u32 ms)
+{
+	const s64 left = (s64)res->until - engine_now();
+
+	return left >= 1000000 && left / 1000000 < ms ? (u32)(left / 1000000) : 0;
+}
+
 static void answer_make(struct engine *e, struct engine_lease *l, int err,
 			const struct kvmm_lease_res *res)
 {
-	if (err == -ERANGE && l->granted > 1 && may_repeat(l)) {
-		l->granted /= 2;
+	if (err == -ERANGE && longest_ms(res, l->granted) && may_repeat(l)) {
+		l->granted = longest_ms(res, l->granted);
 		return;
 	}
 	/* Some of it was dropped since the lookup, or this is another daemon. */

@@ -113,8 +113,8 @@ static void lease_made(struct sim *w, struct sim_client *cl, struct sim_lease *l
 	l->held = res->held;
 	l->late = 0;
 	cl->nr_leases++;
-	cover_note(res->reason ? "leases of a part of what was found" :
-				 "leases of all that was found");
+	cover_note(res->reason ? "leases of a part of the prefix that was found" :
+				 "leases of all of the prefix that was found");
 }
 
 static bool lease_make(struct sim *w, struct sim_client *cl, struct sim_lease *l)

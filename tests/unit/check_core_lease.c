@@ -559,6 +559,31 @@ START_TEST(test_promote_waits)
 }
 END_TEST
 
+/* Nor unused extents while a sequence of another domain waits for room. */
+START_TEST(test_promote_takes_no_extent)
+{
+	u32 other = sh.cl[sh_attach(1, "b")].info.domain, e;
+
+	cache(4, 0);
+	ck_assert_int_eq(lease(64, 0, 1000), 0);
+	copies_done();
+	drop_cache();
+	for (e = 0; e < core_sizes(c)->nr_extents; e++)
+		if (c->spans[e].nr_extents)
+			SH_CORE(span_release(c, e));
+	ck_assert_uint_eq(c->domains[0].dev.nr_spans, 0);
+	sh_unchecked = true;	/* no sequence waits for the block below */
+	ck_assert_int_eq(advise(got.seq, KVMM_ADV_WILLNEED, 0, NULL), 0);
+	c->domains[other].stalled = 1;
+	c->domains[other].nr_waiting = 1;
+	SH_CORE(leases_background(c));
+	ck_assert_uint_eq(c->domains[0].dev.nr_spans + c->domains[0].dev.pending_spans, 0);
+	c->domains[other].nr_waiting = 0;
+	SH_CORE(leases_background(c));
+	ck_assert_uint_gt(c->domains[0].dev.nr_spans + c->domains[0].dev.pending_spans, 0);
+}
+END_TEST
+
 /* PAGEOUT and the end of the lease stop a promotion. */
 START_TEST(test_promote_stops)
 {
@@ -643,6 +668,7 @@ START_TEST(test_longest)
 	cache(2, 0);
 	ck_assert_int_eq(core_tune(c, sh.now, CORE_TUNE_lease_ms, 50), 0);
 	ck_assert_int_eq(lease(32, 0, 51), -ERANGE);
+	ck_assert_uint_eq(got.until, sh.now + 50 * MS);
 	ck_assert_int_eq(lease(32, 0, 50), 0);
 	ck_assert_int_eq(core_tune(c, sh.now, CORE_TUNE_lease_percent, 0), -EINVAL);
 	ck_assert_int_eq(core_tune(c, sh.now, CORE_TUNE_lease_percent, 101), -EINVAL);
@@ -709,6 +735,7 @@ int main(void)
 	tcase_add_test(tc, test_page_out_leaves_others);
 	tcase_add_loop_test(tc, test_promote, 0, 2);
 	tcase_add_test(tc, test_promote_waits);
+	tcase_add_test(tc, test_promote_takes_no_extent);
 	tcase_add_loop_test(tc, test_promote_stops, 0, 2);
 	tcase_add_test(tc, test_dont_need);
 	tcase_add_loop_test(tc, test_bad, 0, ARRAY_SIZE(bad));

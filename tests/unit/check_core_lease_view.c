@@ -81,7 +81,7 @@ START_TEST(test_tiers)
 	ck_assert_uint_eq(look(6 * SH_BT, 0), 6 * SH_BT);
 	for (i = 0; i < ARRAY_SIZE(tiers); i++)
 		ck_assert_uint_eq(res->tokens[tiers[i]], view.on[tiers[i]]);
-	/* What is on the device and in the host pool counts on the device. */
+	/* A block that the device and the host pool have counts on the device. */
 	view_is(3, 2, 1, 0, 0);
 	(void)core_drop_caches(c, sh.now, 0, 1000);
 	view_is(0, 5, 1, 0, 0);

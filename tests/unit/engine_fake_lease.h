@@ -121,8 +121,10 @@ static void fk_lease(const struct kvmm_lease_arg *a, struct kvmm_lease_res *r)
 	ck_assert(a->len && a->ms && !a->flags && !a->resv0);
 	ck_assert(ck->number == a->cookie[0] && a->cookie[1] == ~a->cookie[0]);
 	ck_assert(ck->salt == a->salt && ck->nr == a->len);
-	if (a->ms > fk.lease_ms)
+	if (a->ms > fk.lease_ms) {
 		r->status = -ERANGE;
+		r->until = (u64)kv_now_ns() + fk.lease_ms * 1000000ull;
+	}
 	else if (fk.lease_gone || !fk_is_there(ck))
 		r->status = -ENOENT;
 	else if (fk.no_tier)

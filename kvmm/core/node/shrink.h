@@ -91,7 +91,7 @@ static inline bool shrink_leaves(const struct core *c, const struct core_shrink 
 	return first + c->spans[first].nr_extents > s->nr;
 }
 
-/* shrink_room.c: room for what leaves */
+/* shrink_room.c: room for the content that leaves a smaller device pool */
 void shrink_prepare(const struct core *c, struct core_shrink *s);
 void shrink_settle(const struct core *c, struct core_shrink *s, u32 dom);
 void shrink_table(const struct core *c, struct core_shrink *s, u32 seq);

@@ -114,8 +114,8 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 	}
 }
 
-/* Does the first waiting sequence of another domain lack room? */
-static bool others_lack(const struct core *c, u32 dom)
+/* room_is_wanted() - does the first waiting sequence of another domain lack room? */
+bool room_is_wanted(const struct core *c, u32 dom)
 {
 	u32 i;
 
@@ -137,7 +137,7 @@ void room_ahead(struct core *c, u32 dom)
 	u64 want = 2ull * d->nr_running;
 	u32 n;
 
-	if (others_lack(c, dom))
+	if (room_is_wanted(c, dom))
 		return;
 	for (n = 0; n < AHEAD_MAX; n++) {
 		u64 have = domain_slack(d) +

@@ -24,6 +24,7 @@ u32 promise_need(const struct core *c, u32 dom, u32 nr);
 
 /* reclaim.c: making room */
 enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare);
+bool room_is_wanted(const struct core *c, u32 dom);
 void room_ahead(struct core *c, u32 dom);
 enum verdict room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare);
 bool room_preempt(struct core *c, struct kv_seq *want, u32 nr);

@@ -332,6 +332,8 @@ int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
 	struct kv_seq *s;
 	int err = lease_check(c, client, d, a);
 
+	if (err == -ERANGE)
+		res->until = c->now + core_cfg(c)->lease_ms * 1000000ull;
 	if (err)
 		return err;
 	index_root(c, d, a->salt, root);
