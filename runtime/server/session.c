@@ -148,7 +148,8 @@ static void tell_hint(const struct session *s, struct session_told *told, u32 ms
 		clip(told, part);
 	}
 	if (l->granted < ms && l->hint == ENGINE_RETAIN) {
-		snprintf(part, sizeof(part), "the daemon allows no lease so long");
+		snprintf(part, sizeof(part), "the daemon's longest lease is %u s",
+			 (l->granted + 999) / 1000);
 		clip(told, part);
 	}
 }

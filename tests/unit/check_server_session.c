@@ -183,7 +183,7 @@ START_TEST(test_answers)
 	ck_assert_uint_eq(r->moved, NR);
 	r = HINT(0, "a", PREFETCH, 5000);
 	ck_assert_uint_eq(r->moved, NR);
-	answers(HINT(0, "a", RETAIN, 700000), "clipped", "the daemon allows no lease so long");
+	answers(HINT(0, "a", RETAIN, 700000), "clipped", "the daemon's longest lease is 600 s");
 	answers(HINT(0, "a", UNPIN, 0), "accepted", "");
 	asks[0].ids[NR - 1] ^= 1;
 	answers(NOTE(0, "b", 5000), "clipped", "16 of 20 tokens are cached");
