@@ -95,8 +95,15 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 				continue;
 			}
 		}
-		/* If copies free too few blocks, the other copies begin now, too. */
-		if (d->dev.pending_spans || (coming && slack + coming >= nr))
+		/*
+		 * If copies in flight free too few blocks, those of its other cache
+		 * begin now, too.  Other domains give memory when the copies have ended:
+		 * two that wait so would take the same spans from each other.
+		 */
+		if (coming && !d->dev.pending_spans && slack + coming < nr &&
+		    slack + coming + domain_cached(d) >= (u64)nr + spare)
+			return ROOM_NOW;
+		if (coming)
 			return ROOM_MADE;
 		/* At a limit only the domain's own cache makes room. */
 		if ((u64)domain_used(d) + d->dev.reserved + nr <=
@@ -104,7 +111,7 @@ enum verdict room_plan(struct core *c, u32 dom, u32 nr, u32 spare)
 		    span_steal_kept(c, dom, (u32)DIV_ROUND_UP(nr - slack,
 					    d->dev.span_blocks), &kept))
 			continue;
-		if (slack + coming + domain_cached(d) >= (u64)nr + spare)
+		if (slack + domain_cached(d) >= (u64)nr + spare)
 			return ROOM_NOW;
 		c->demoted = false;
 		if (!span_steal(c, dom, back, &look))
