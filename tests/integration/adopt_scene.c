@@ -237,13 +237,25 @@ static int kept_find(const char *name)
 
 int adopt_kept(const char *name)
 {
+	return adopt_kept_after(name, 0);
+}
+
+int adopt_kept_after(const char *name, ino_t old)
+{
 	const u64 end = now_ms() + ADOPT_WAIT_MS * time_scale();
+	struct stat st;
 	int fd;
 
 	/* hold takes a deposit in some later turn of its loop. */
-	while ((fd = kept_find(name)) < 0) {
-		ck_assert_msg(now_ms() < end, "hold keeps no %s", name);
+	for (;;) {
+		fd = kept_find(name);
+		if (fd >= 0) {
+			ck_assert_int_eq(fstat(fd, &st), 0);
+			if (st.st_ino != old)
+				return fd;
+			close(fd);
+		}
+		ck_assert_msg(now_ms() < end, "hold keeps no new %s", name);
 		nap_ms(1);
 	}
-	return fd;
 }

@@ -5,6 +5,8 @@
 #ifndef TESTS_ADOPT_SCENE_H
 #define TESTS_ADOPT_SCENE_H
 
+#include <sys/types.h>
+
 #include "tests/integration/harness.h"
 
 #define ADOPT_WAIT_MS	30000u
@@ -38,5 +40,7 @@ void adopt_await_probe(void);
 void adopt_kill_and(void (*fn)(void *arg), void *arg);
 /* A descriptor of the memfd of that name that hold keeps. */
 int adopt_kept(const char *name);
+/* The same, once hold keeps another file than the one of inode @old. */
+int adopt_kept_after(const char *name, ino_t old);
 
 #endif /* TESTS_ADOPT_SCENE_H */
