@@ -41,12 +41,12 @@
 	KVMM_STATIC_ASSERT(offsetof(struct type, field) == (off),	\
 			   "offset of " #type "." #field " is ABI")
 
-#define KVMM_ABI_VERSION	1	/* raised by changes that old clients would misread */
+#define KVMM_ABI_VERSION	2	/* raised by changes that old clients would misread */
 /*
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0xfdd09015b8e6abbfull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0x7c9d6303ba5a3791ull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -89,7 +89,12 @@
  * @k_bytes:     bytes of K for one head and token
  * @v_bytes:     bytes of V for one head and token; 0 for MLA
  * @scale_bytes: bytes of scale for one head and token, K and V each; 0: none
- * @window:      sliding window in tokens; 0: none
+ * @window:      tokens that a token attends to, itself included; 0: all before it
+ * @block_tokens: tokens of a block of this group: a multiple of KVMM_MIN_BLOCK_TOKENS, at most
+ *               KVMM_MAX_BLOCK_TOKENS; 0: kvmm_attach_req.block_tokens
+ *
+ * Blocks of all groups of a domain have the same number of bytes, that of the largest.  A prefix
+ * hit has a length that is a multiple of the block_tokens of each group.
  */
 struct kvmm_group {
 	__u32	layers;
@@ -98,7 +103,8 @@ struct kvmm_group {
 	__u32	v_bytes;
 	__u32	scale_bytes;
 	__u32	window;
-	__u32	resv[2];
+	__u32	block_tokens;
+	__u32	resv;
 };
 KVMM_ASSERT_SIZE(kvmm_group, 32);
 
@@ -128,14 +134,16 @@ KVMM_ASSERT_SIZE(kvmm_limits, 32);
  * @identity:     digest of the model identity
  * @block_tokens: tokens of a block: a multiple of KVMM_MIN_BLOCK_TOKENS, at most
  *                KVMM_MAX_BLOCK_TOKENS
- * @nr_shards:    pools that one block spans; 1 in version 1
- * @nr_groups:    used entries of @group; 1 in version 1
+ * @nr_shards:    pools that one block spans; 1 in this version
+ * @nr_groups:    used entries of @group, 1 to KVMM_MAX_GROUPS
  * @max_steps:    most steps open at once, 1 to KVMM_MAX_STEPS
  * @sq_entries:   submission entries wanted, a power of two
  * @max_seqs:     sequences wanted
  * @group:        the layout of KV
  * @limits:       limits asked for, one entry a tier
  * @weight:       share of the surplus under contention, 1 to 10000
+ * @step_tokens:  most tokens of a sequence that one step writes, a hint for the reservation of
+ *                groups with a window; 0: not known
  * @resume_epoch: daemon_epoch of the attachment to resume
  * @resume_token: token of that attachment
  * @resume_seen:  number of the last request that has a completion in the client's ring
@@ -163,7 +171,7 @@ struct kvmm_attach_req {
 	struct kvmm_group	group[KVMM_MAX_GROUPS];
 	struct kvmm_limits	limits[KVMM_MAX_TIERS];
 	__u32			weight;
-	__u32			resv0;
+	__u32			step_tokens;
 	__u64			resume_epoch;
 	__u64			resume_token[2];
 	__u64			resume_seen;
@@ -200,8 +208,8 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 552);
  * @extent_size:   bytes
  * @nr_extents:    of the pool
  * @unit:          bytes of one step of a table entry
- * @layer_stride:  bytes between layers of a block
- * @block_bytes:   bytes of a block, all layers
+ * @stride:        bytes between layers of a block, for each group
+ * @block_bytes:   bytes of a block, all layers; the same for all groups
  * @span_extents:  neighbouring extents that a span takes
  * @span_blocks:   blocks cut from a span
  * @span_tail:     bytes of a span that no block uses
@@ -252,7 +260,7 @@ struct kvmm_attach_rep {
 	__u64	extent_size;
 	__u32	nr_extents;
 	__u32	unit;
-	__u64	layer_stride;
+	__u64	stride[KVMM_MAX_GROUPS];
 	__u64	block_bytes;
 	__u32	span_extents;
 	__u32	span_blocks;
@@ -285,9 +293,9 @@ struct kvmm_attach_rep {
 	__u64	resv;
 	char	text[256];
 };
-KVMM_ASSERT_SIZE(kvmm_attach_rep, 496);
-KVMM_ASSERT_OFFSET(kvmm_attach_rep, sq_off, 136);
-KVMM_ASSERT_OFFSET(kvmm_attach_rep, text, 240);
+KVMM_ASSERT_SIZE(kvmm_attach_rep, 552);
+KVMM_ASSERT_OFFSET(kvmm_attach_rep, sq_off, 192);
+KVMM_ASSERT_OFFSET(kvmm_attach_rep, text, 296);
 
 #define KVMM_MAP_BATCH	253	/* most extents of a message: SCM_MAX_FD */
 #define KVMM_MAP_AT_ONCE	32	/* most in one message: a client keeps room for them */

@@ -219,7 +219,7 @@ struct core_attach_info {
 	u32	span_extents;
 	u32	span_blocks;
 	u64	span_tail;
-	u64	layer_stride;
+	u64	stride[KVMM_MAX_GROUPS];
 	u64	block_bytes;
 	u32	dropped_blocks;	/* blocks of another model that were cached under this name */
 	bool	cut;		/* a limit was larger than the tenant's quota allows */

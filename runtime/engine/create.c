@@ -128,7 +128,7 @@ static void engine_size(struct engine *e, const struct engine_opts *o)
 
 	e->kv.base = kvmm_pool(e->k);
 	e->kv.unit = rep->unit;
-	e->kv.layer_stride = rep->layer_stride;
+	e->kv.layer_stride = rep->stride[0];
 	/* Of fewer sequences than asked for, most are for requests. */
 	e->max_handles = rep->max_seqs < seqs_wanted(o) + o->max_leases ?
 			 min(o->max_leases, rep->max_seqs / 8) : o->max_leases;

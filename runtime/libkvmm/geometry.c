@@ -83,6 +83,8 @@ static int check_segments(const struct kvmm_attach_rep *r, char *text)
 
 static int check_pool(const struct kvmm_attach_rep *r, char *text)
 {
+	u32 i;
+
 	if (!is_power_of_2(r->extent_size) || r->extent_size < 4096 ||
 	    r->extent_size > POOL_MAX)
 		return area_bad(text, "extent_size", "is not a power of two pages");
@@ -94,8 +96,9 @@ static int check_pool(const struct kvmm_attach_rep *r, char *text)
 	if (!r->block_bytes || r->block_bytes % r->unit ||
 	    r->block_bytes > r->pool_bytes)
 		return area_bad(text, "block_bytes", "does not fit the pool");
-	if (!r->layer_stride || r->layer_stride > r->pool_bytes)
-		return area_bad(text, "layer_stride", "does not fit the pool");
+	for (i = 0; i < KVMM_MAX_GROUPS; i++)
+		if (r->stride[i] > r->block_bytes || (!i && !r->stride[i]))
+			return area_bad(text, "stride", "does not fit a block");
 	return 0;
 }
 

@@ -93,7 +93,7 @@ static u64 *piece(const u32 *entry, u32 t, u32 l, u32 v)
 	const struct kvmm_attach_rep *info = kvmm_info(kv);
 
 	return (u64 *)((char *)kvmm_pool(kv) + (u64)entry[t / bt] * info->unit +
-		       l * info->layer_stride + ((u64)v * bt + t % bt) * PIECE);
+		       l * info->stride[0] + ((u64)v * bt + t % bt) * PIECE);
 }
 
 /* Write, or compare, the words of the tokens of a sequence before @len. */

@@ -173,7 +173,7 @@ static char *kv_at(struct kvmm *k, u64 seq, u32 pos, u32 layer)
 
 	ck_assert_int_eq(kvmm_seq_table(k, seq, 0, pos / TOKENS, 1, &entry), 0);
 	ck_assert_uint_ne(entry, KVMM_NO_INDEX);
-	off = (u64)entry * r->unit + layer * r->layer_stride +
+	off = (u64)entry * r->unit + layer * r->stride[0] +
 	      pos % TOKENS * (TOKEN_BYTES / LAYERS);
 	ck_assert_uint_le(off + TOKEN_BYTES / LAYERS, r->pool_bytes);
 	return (char *)kvmm_pool(k) + off;
@@ -209,9 +209,9 @@ static void run_copy(struct kvmm *k, const struct kvmm_begin_res *res)
 
 	for (layer = 0; res->copy_tokens && layer < LAYERS; layer++)
 		memcpy(pool + (u64)res->copy_to * r->unit +
-		       layer * r->layer_stride,
+		       layer * r->stride[0],
 		       pool + (u64)res->copy_from * r->unit +
-		       layer * r->layer_stride,
+		       layer * r->stride[0],
 		       res->copy_tokens * (TOKEN_BYTES / LAYERS));
 }
 

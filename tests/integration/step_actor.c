@@ -67,7 +67,7 @@ static char *block_at(struct actor *a, u32 s, u32 pos, u32 layer)
 	    entry == KVMM_NO_INDEX)
 		return NULL;
 	return (char *)kvmm_pool(a->k) + (u64)entry * r->unit +
-	       layer * r->layer_stride;
+	       layer * r->stride[0];
 }
 
 bool actor_write(struct actor *a, u32 s, u32 from, u32 to)
@@ -122,9 +122,9 @@ static void run_copy(struct actor *a, const struct kvmm_begin_res *res)
 
 	for (layer = 0; res->copy_tokens && layer < ACTOR_LAYERS; layer++)
 		memcpy(pool + (u64)res->copy_to * r->unit +
-		       layer * r->layer_stride,
+		       layer * r->stride[0],
 		       pool + (u64)res->copy_from * r->unit +
-		       layer * r->layer_stride, res->copy_tokens * TOKEN_BYTES);
+		       layer * r->stride[0], res->copy_tokens * TOKEN_BYTES);
 }
 
 /* ---- verbs ---- */

@@ -26,7 +26,6 @@ static struct kvmm_attach_req bad_req;
 #define BAD(field, value)						\
 	static void bad_##field(void) { bad_req.field = (value); }
 
-BAD(resv0, 1)
 BAD(max_steps, 0)
 BAD(block_tokens, 8)
 BAD(nr_groups, 2)
@@ -56,8 +55,7 @@ BAD_AT(k_large, group[0].k_bytes, 65537)
 BAD_AT(v_large, group[0].v_bytes, 65537)
 BAD_AT(scale_large, group[0].scale_bytes, 1025)
 BAD_AT(window, group[0].window, 1)
-BAD_AT(group_resv0, group[0].resv[0], 1)
-BAD_AT(group_resv1, group[0].resv[1], 1)
+BAD_AT(group_resv, group[0].resv, 1)
 BAD_AT(token_small, group[0].k_bytes, 31)
 BAD_AT(block_large, group[0].layers, 64)
 BAD_AT(max_none, limits[0].max, 0)
@@ -68,7 +66,6 @@ static const struct {
 	void		(*spoil)(void);
 	int		error;
 } bad_attach[] = {
-	{ "resv0", bad_resv0, -EINVAL },
 	{ "resv[0]", bad_resv_0, -EINVAL },
 	{ "resv[1]", bad_resv_1, -EINVAL },
 	{ "no name", bad_domain_empty, -EINVAL },
@@ -94,8 +91,7 @@ static const struct {
 	{ "too much V", bad_v_large, -EINVAL },
 	{ "too much scale", bad_scale_large, -EINVAL },
 	{ "a window", bad_window, -EINVAL },
-	{ "group resv[0]", bad_group_resv0, -EINVAL },
-	{ "group resv[1]", bad_group_resv1, -EINVAL },
+	{ "group resv", bad_group_resv, -EINVAL },
 	{ "a token too small", bad_token_small, -EINVAL },
 	{ "a block too large", bad_block_large, -EINVAL },
 	{ "max 0", bad_max_none, -EINVAL },
@@ -154,7 +150,7 @@ START_TEST(test_attach_geometry)
 	ck_assert_uint_eq(info->span_extents, 1);
 	ck_assert_uint_eq(info->span_blocks, SH_PER);
 	ck_assert_uint_eq(info->span_tail, 0);
-	ck_assert_uint_eq(info->layer_stride, SH_BLOCK);
+	ck_assert_uint_eq(info->stride[0], SH_BLOCK);
 	ck_assert_uint_eq(info->nr_extents, 4);
 	ck_assert_uint_eq(info->max_seqs, SH_SEQS);
 	ck_assert_uint_eq(info->max_steps, 4);

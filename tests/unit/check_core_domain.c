@@ -104,7 +104,7 @@ START_TEST(test_shape)
 	struct kvmm_attach_req req = req_of(s);
 
 	ck_assert_int_eq(attach(&req), 0);
-	ck_assert_uint_eq(info.layer_stride, s->stride);
+	ck_assert_uint_eq(info.stride[0], s->stride);
 	ck_assert_uint_eq(info.block_bytes, s->block);
 	ck_assert_uint_eq(info.span_extents, s->extents);
 	ck_assert_uint_eq(info.span_blocks, s->blocks);
@@ -136,7 +136,7 @@ START_TEST(test_small_tail_is_enough)
 	req.group[0].k_bytes = 8;
 	req.group[0].v_bytes = 0;
 	ck_assert_int_eq(attach(&req), 0);
-	ck_assert_uint_eq(info.layer_stride, 128);
+	ck_assert_uint_eq(info.stride[0], 128);
 	ck_assert_uint_eq(info.span_extents, enough[_i].extents);
 	ck_assert_uint_eq(info.span_blocks, enough[_i].blocks);
 	ck_assert_uint_eq(info.span_tail, enough[_i].tail);
@@ -228,7 +228,7 @@ START_TEST(test_largest_values)
 	req.group[0].v_bytes = 0;
 	ck_assert_int_eq(attach(&req), 0);
 	ck_assert_uint_eq(domain()->weight, CORE_WEIGHT_MAX);
-	ck_assert_uint_eq(info.layer_stride, ALIGN_UP(1025 * 16, 128));
+	ck_assert_uint_eq(info.stride[0], ALIGN_UP(1025 * 16, 128));
 	req = sh_attach_req("b");
 	req.weight = CORE_WEIGHT_MAX + 1;
 	ck_assert_int_eq(attach(&req), -EINVAL);

@@ -420,9 +420,9 @@ START_TEST(test_shape_of_spans)
 	ck_assert_uint_eq(info->span_extents, shapes[_i].extents);
 	ck_assert_uint_eq(info->span_blocks, shapes[_i].blocks);
 	ck_assert_uint_eq(info->span_tail, shapes[_i].tail);
-	ck_assert_uint_eq(info->layer_stride % 128, 0);
+	ck_assert_uint_eq(info->stride[0] % 128, 0);
 	ck_assert_uint_eq(info->block_bytes,
-			  info->layer_stride * shapes[_i].layers);
+			  info->stride[0] * shapes[_i].layers);
 }
 END_TEST
 

@@ -136,7 +136,7 @@ START_TEST(test_request_says_what_was_asked)
 	ck_assert_uint_eq(f.req.group[0].kv_heads, 2);
 	ck_assert_uint_eq(f.req.limits[0].max, 12345);
 	ck_assert(f.req.limits[1].max == KVMM_LIMIT_MAX);
-	ck_assert_uint_eq(f.req.resv0, 0);
+	ck_assert_uint_eq(f.req.step_tokens, 0);
 	kvmm_detach(k);
 	fake_stop(&f);
 }
@@ -207,7 +207,7 @@ struct refusal {
 	}
 
 SPOIL(magic, r->magic++)
-SPOIL(abi, r->abi_version = 2; r->status = -EPROTONOSUPPORT)
+SPOIL(abi, r->abi_version = 3; r->status = -EPROTONOSUPPORT)
 SPOIL(abi_short, r->abi_version = 9; fk->rep_bytes = 16)
 SPOIL(short, fk->rep_bytes = 100)
 SPOIL(tiny, fk->rep_bytes = 8)
@@ -257,13 +257,13 @@ SPOIL(unit_odd, r->unit = 48)
 SPOIL(unit_small, r->extent_size = 1ull << 40; r->pool_bytes = 1ull << 43)
 SPOIL(block_none, r->block_bytes = 0)
 SPOIL(block_big, r->block_bytes = r->pool_bytes + 64)
-SPOIL(stride, r->layer_stride = 0)
+SPOIL(stride, r->stride[0] = 0)
 SPOIL(batch, r->max_batch = 0)
 SPOIL(steps, r->max_steps = 5)
 
 static const struct refusal refusals[] = {
 	{ spoil_magic,		-EPROTO, "is not kvmm" },
-	{ spoil_abi,		-EPROTONOSUPPORT, "speaks ABI 2, this program 1" },
+	{ spoil_abi,		-EPROTONOSUPPORT, "speaks ABI 3, this program 2" },
 	{ spoil_abi_short,	-EPROTONOSUPPORT, "speaks ABI 9" },
 	{ spoil_short,		-EPROTO, "has 100 bytes" },
 	{ spoil_tiny,		-EPROTO, "is not kvmm" },
@@ -313,7 +313,7 @@ static const struct refusal refusals[] = {
 	{ spoil_unit_small,	-EPROTO, "unit" },
 	{ spoil_block_none,	-EPROTO, "block_bytes" },
 	{ spoil_block_big,	-EPROTO, "block_bytes" },
-	{ spoil_stride,		-EPROTO, "layer_stride" },
+	{ spoil_stride,		-EPROTO, "stride" },
 	{ spoil_batch,		-EPROTO, "max_batch" },
 	{ spoil_steps,		-EPROTO, "max_steps" },
 };

@@ -296,7 +296,7 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	for (i = 0; i < fk.nr_blocks; i++)
 		fk_spoil(i);
 	fk.info = (struct kvmm_attach_rep){
-		.unit = FK_UNIT, .layer_stride = FK_STRIDE,
+		.unit = FK_UNIT, .stride[0] = FK_STRIDE,
 		.block_bytes = FK_BLOCK_BYTES, .max_seqs = FK_SEQS,
 		.max_batch = FK_BATCH, .max_steps = fk.max_steps,
 		.arg_bytes = 256, .step_deadline_ms = 10000,

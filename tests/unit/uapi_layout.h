@@ -9,20 +9,20 @@
 #define UAPI_LAYOUT_H
 
 #define F_GROUP(f, s)	f(s, layers) f(s, kv_heads) f(s, k_bytes)	\
-	f(s, v_bytes) f(s, scale_bytes) f(s, window) f(s, resv)
+	f(s, v_bytes) f(s, scale_bytes) f(s, window) f(s, block_tokens) f(s, resv)
 #define F_LIMITS(f, s)	f(s, min) f(s, low) f(s, high) f(s, max)
 #define F_ATTACH_REQ(f, s)	f(s, magic) f(s, abi_version)		\
 	f(s, flags) f(s, layout_hash) f(s, features) f(s, domain)	\
 	f(s, identity) f(s, block_tokens) f(s, nr_shards)		\
 	f(s, nr_groups) f(s, max_steps) f(s, sq_entries)		\
 	f(s, max_seqs) f(s, group) f(s, limits) f(s, weight)		\
-	f(s, resv0) f(s, resume_epoch) f(s, resume_token)		\
+	f(s, step_tokens) f(s, resume_epoch) f(s, resume_token)		\
 	f(s, resume_seen) f(s, resume_client) f(s, resume_index) f(s, resv)
 #define F_ATTACH_REP(f, s)	f(s, magic) f(s, abi_version)		\
 	f(s, status) f(s, layout_hash) f(s, features)			\
 	f(s, daemon_epoch) f(s, token) f(s, client) f(s, domain)	\
 	f(s, pool_bytes) f(s, extent_size) f(s, nr_extents) f(s, unit)	\
-	f(s, layer_stride) f(s, block_bytes) f(s, span_extents)		\
+	f(s, stride) f(s, block_bytes) f(s, span_extents)		\
 	f(s, span_blocks) f(s, span_tail) f(s, c_bytes) f(s, d_bytes)	\
 	f(s, sq_off) f(s, sq_entries) f(s, arg_off) f(s, arg_bytes)	\
 	f(s, cq_off) f(s, cq_entries) f(s, result_off)			\

@@ -77,7 +77,7 @@ void client_describe(const struct core *c, u32 client,
 		.span_extents	= d->dev.span_extents,
 		.span_blocks	= d->dev.span_blocks,
 		.span_tail	= d->dev.span_tail,
-		.layer_stride	= d->layer_stride,
+		.stride[0]	= d->layer_stride,
 		.block_bytes	= d->dev.block_bytes,
 	};
 }

@@ -70,7 +70,7 @@ static int group_check(const struct kvmm_group *g)
 	if (!g->layers || g->layers > 4096 || !g->kv_heads ||
 	    g->kv_heads > 4096 || !g->k_bytes || g->k_bytes > 65536 ||
 	    g->v_bytes > 65536 || g->scale_bytes > 1024 || g->window ||
-	    g->resv[0] || g->resv[1])
+	    g->block_tokens || g->resv)
 		return -EINVAL;
 	return 0;
 }
@@ -99,7 +99,7 @@ static bool tokens_are_sane(u32 block_tokens)
 static int req_check(const struct kvmm_attach_req *req, const char **text)
 {
 	*text = "the attach message has an invalid field";
-	if (!req->domain[0] || req->domain[KVMM_NAME_LEN - 1] || req->resv0 ||
+	if (!req->domain[0] || req->domain[KVMM_NAME_LEN - 1] ||
 	    req->resv[0] || req->resv[1])
 		return -EINVAL;
 	if (!req->max_steps || req->max_steps > KVMM_MAX_STEPS)

@@ -104,14 +104,13 @@ static int attach_check_quota(struct clients *cs, const struct client *c,
 
 static bool reserved_clear(const struct kvmm_attach_req *req)
 {
-	u64 any = req->resv0;
-	u32 i, j;
+	u64 any = 0;
+	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(req->resv); i++)
 		any |= req->resv[i];
 	for (i = 0; i < KVMM_MAX_GROUPS; i++)
-		for (j = 0; j < ARRAY_SIZE(req->group[i].resv); j++)
-			any |= req->group[i].resv[j];
+		any |= req->group[i].resv;
 	return !any;
 }
 

@@ -126,7 +126,7 @@ static void reply_fill(const struct setup *s, const struct core_attach_info *in,
 	rep->extent_size = s->cfg.extent_size;
 	rep->nr_extents = in->nr_extents;
 	rep->unit = in->unit;
-	rep->layer_stride = in->layer_stride;
+	memcpy(rep->stride, in->stride, sizeof(rep->stride));
 	rep->block_bytes = in->block_bytes;
 	rep->span_extents = in->span_extents;
 	rep->span_blocks = in->span_blocks;
