@@ -11,11 +11,12 @@ struct core;
 
 /**
  * struct core_run - consecutive entries of a table
- * @at:     index of the first entry
+ * @at:     index of the first entry in the table of its group
  * @nr:     number of entries
  * @block:  block of the first; the others follow it in the pool.  CORE_NONE:
  *          there is no block, the beginning was trimmed
  * @nr_map: sequences that map each of the blocks
+ * @group:  layer group
  * @open:   the block is being written; blocks of other runs are sealed
  */
 struct core_run {
@@ -23,12 +24,14 @@ struct core_run {
 	u32	nr;
 	u32	block;
 	u32	nr_map;
+	u32	group;
 	bool	open;
 };
 
 /**
  * core_get_runs() - the next runs of sequence record @seq
- * @at:     index to begin at; gets the index to go on at
+ * @at:     entry to begin at, counted through the tables of all groups; gets the entry
+ *          to go on at
  * @budget: most entries to look at; a run is cut there
  * @run:    gets up to @nr runs
  *

@@ -282,7 +282,7 @@ static void core_room(u32 nr)
 
 static u32 core_get(void)
 {
-	u32 blk = block_alloc(core, dom, 0);
+	u32 blk = block_alloc(core, dom, 0, 0);
 
 	block_map(core, blk);
 	return blk;
@@ -409,7 +409,7 @@ static double hits(const struct cached *all)
 
 	for (r = 0; r < HIT_ROUNDS; r++)
 		for (i = 0; i < CACHED; i++) {
-			blk = index_lookup(core, dom, all->hash[i],
+			blk = index_lookup(core, dom, 0, all->hash[i],
 					   all->ids[i]);
 			if (blk != all->blk[i])
 				bench_die("a cached block is not found");

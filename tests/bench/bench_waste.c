@@ -86,7 +86,7 @@ static u64 tokens_live(const struct core *c, struct use *u)
 		    c->blocks[i].state == BLK_SEALED)
 			tokens += c->blocks[i].nr_ids;
 	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
-		u->mapped += c->seqs[i].nr_blocks;
+		u->mapped += c->seqs[i].tab.nr_blocks;
 		u->seqs++;
 	}
 	return tokens;
@@ -114,7 +114,7 @@ static void measure(struct nd_node *n, u32 engine)
 {
 	const struct core *c = n->core;
 	const struct kv_domain *d = &c->domains[0];
-	double block = (double)d->dev.block_bytes, token = block / d->block_tokens;
+	double block = (double)d->dev.block_bytes, token = block / d->group[0].block_tokens;
 	u32 in_use = d->dev.nr[BLK_OPEN] + d->dev.nr[BLK_SEALED];
 	double extent = (double)core_cfg(c)->extent_size;
 	u32 no_run = n->nr_extents % d->dev.span_extents;

@@ -79,7 +79,7 @@ static bool is_within_min(const struct nd_node *n, const struct nd_engine *e,
 		if (e->seqs[i].handle && e->seqs[i].state == KVMM_SEQ_WAITING)
 			want += DIV_ROUND_UP(e->seqs[i].valid +
 					     e->seqs[i].prompt + 1,
-					     d->block_tokens) + 1;
+					     d->group[0].block_tokens) + 1;
 	return limit_within_min(d, domain_held(d), want);
 }
 

@@ -82,7 +82,7 @@ static u32 marked_blocks(const struct nd_node *n, u32 dom)
 
 	for (i = c->domains[dom].run_head; i != CORE_NONE; i = c->seqs[i].next)
 		if (c->seqs[i].state == KVMM_SEQ_MARKED)
-			nr += c->seqs[i].nr_blocks;
+			nr += c->seqs[i].tab.nr_blocks;
 	return nr;
 }
 

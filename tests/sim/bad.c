@@ -179,6 +179,8 @@ static void bad_lookup(struct sim *w, struct sim_client *cl, struct bad *b)
 		b->status = -EINVAL;	/* the id is missing */
 		break;
 	}
+	if (groups_of(w, cl) > 1 && !b->status)
+		b->entry = -EOPNOTSUPP;
 }
 
 static void bad_step(struct sim *w, struct sim_client *cl, struct bad *b)
@@ -254,6 +256,8 @@ static void bad_lease(struct sim *w, struct sim_client *cl, struct bad *b)
 		b->status = -EINVAL;
 		break;
 	}
+	if (groups_of(w, cl) > 1 && !b->status)
+		b->entry = -EOPNOTSUPP;
 }
 
 static void bad_fork(struct sim *w, struct sim_client *cl, struct bad *b)

@@ -222,6 +222,7 @@ static struct sim_client *newcomer(struct sim *w)
 	d->req.domain[0] = 'Z';
 	d->req.limits[0].max = KVMM_LIMIT_MAX;
 	d->req.block_tokens = 16;
+	d->req.nr_groups = 1;
 	d->req.group[0] = (struct kvmm_group){ .layers = 1, .kv_heads = 1,
 					       .k_bytes = 32, .v_bytes = 32 };
 	id = shell_attach(w, 0);

@@ -126,7 +126,7 @@ static bool lease_make(struct sim *w, struct sim_client *cl, struct sim_lease *l
 	u32 nr, ms;
 	int err;
 
-	if (!q)
+	if (!q || groups_of(w, cl) > 1)
 		return false;
 	nr = q->prompt_len + q->max_tokens;
 	memcpy(l->tok, q->tok, nr * sizeof(*l->tok));

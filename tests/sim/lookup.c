@@ -262,6 +262,9 @@ static struct sim_seq *lookup_whom(struct sim *w, struct sim_client *cl)
 {
 	u32 i, at = rng_below(&w->rng, SIM_SEQS), kind = rng_below(&w->rng, 3);
 
+	/* Domains with several groups refuse it. */
+	if (groups_of(w, cl) > 1)
+		return NULL;
 	for (i = 0; i < SIM_SEQS && kind; i++) {
 		struct sim_seq *q = &cl->seqs[(at + i) % SIM_SEQS];
 

@@ -27,8 +27,8 @@ static int attach_wrong(struct kvmm_attach_req *req, struct rng *r)
 		req->weight = CORE_WEIGHT_MAX + 1;
 		return -EINVAL;
 	case 4:
-		req->nr_groups = 2;
-		return -EOPNOTSUPP;
+		req->nr_groups = PICK(r, 0, 8, 9);
+		return -EINVAL;
 	case 5:
 		req->flags |= KVMM_ATTACH_RESUME;
 		return -EOPNOTSUPP;
@@ -39,7 +39,7 @@ static int attach_wrong(struct kvmm_attach_req *req, struct rng *r)
 		req->group[0].kv_heads = 0;
 		return -EINVAL;
 	case 8:
-		req->resv0 = 1;
+		req->group[0].window = 1;
 		return -EINVAL;
 	case 9:			/* a new name, and too little for a block */
 		req->domain[0] = '!';
@@ -47,6 +47,7 @@ static int attach_wrong(struct kvmm_attach_req *req, struct rng *r)
 		return -EINVAL;
 	case 10:		/* a token is smaller than the daemon expects */
 		req->domain[0] = '!';
+		req->nr_groups = 1;
 		req->group[0] = (struct kvmm_group){ .layers = 1,
 			.kv_heads = 1, .k_bytes = 1 };
 		return -EINVAL;

@@ -156,15 +156,22 @@ static const struct shape *draw_shape(struct sim *w, u32 *tokens)
 /* Blocks of domains with the same id have the same content. */
 static u64 domain_uid(const struct sim *w, const struct sim_domain *d)
 {
-	const struct kvmm_group *g = &d->req.group[0];
 	u64 uid = mix2(w->seed, d->tenant);
+	u32 i;
 
 	uid = mix2(uid, (u64)d->req.domain[0]);
 	uid = mix2(uid, d->req.identity[0]);
 	uid = mix2(uid, d->req.block_tokens);
-	uid = mix2(uid, ((u64)g->layers << 32) | g->kv_heads);
-	uid = mix2(uid, ((u64)g->k_bytes << 32) | g->v_bytes);
-	return mix2(uid, g->scale_bytes);
+	for (i = 0; i < d->req.nr_groups; i++) {
+		const struct kvmm_group *g = &d->req.group[i];
+
+		uid = mix2(uid, ((u64)g->layers << 32) | g->kv_heads);
+		uid = mix2(uid, ((u64)g->k_bytes << 32) | g->v_bytes);
+		uid = mix2(uid, g->scale_bytes);
+		if (d->req.nr_groups > 1)
+			uid = mix2(uid, ((u64)g->window << 32) | g->block_tokens);
+	}
+	return uid;
 }
 
 static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
@@ -190,6 +197,7 @@ static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
 	req->group[0].k_bytes = s->k;
 	req->group[0].v_bytes = s->v;
 	req->group[0].scale_bytes = s->scale;
+	groups_draw(w, i);
 	req->limits[0].max = KVMM_LIMIT_MAX;
 	if (rng_chance(r, 200))
 		req->limits[0].max = w->cfg.pool_bytes /

@@ -13,8 +13,7 @@
 static u64 extents_for(const struct sim *w, const struct sim_client *cl,
 		       u64 tokens)
 {
-	u64 blocks = DIV_ROUND_UP(tokens,
-				  (u64)w->dom[cl->dom].req.block_tokens);
+	u64 blocks = groups_most(w, cl, tokens);
 
 	/* Only a part of a span's blocks may be promised. */
 	if (w->cfg.overcommit == CORE_OVERCOMMIT_NEVER)

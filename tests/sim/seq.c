@@ -34,19 +34,19 @@ u32 seq_cover(const struct sim_client *cl, const struct sim_seq *q)
 	return cover;
 }
 
-u32 seq_blocks(const struct sim *w, const struct sim_client *cl, u32 tokens)
+u32 seq_blocks(const struct sim *w, const struct sim_client *cl, u32 g, u32 tokens)
 {
-	return DIV_ROUND_UP(tokens, w->dom[cl->dom].req.block_tokens);
+	return DIV_ROUND_UP(tokens, group_tokens(w, cl, g));
 }
 
 /* ---- tables ---- */
 
-/* The @idx-th shadow page of a sequence's chain. */
+/* The @idx-th shadow page of a sequence's chain in a group. */
 static const struct kvmm_table_page *shadow_page(struct sim *w,
 						 struct sim_client *cl,
-						 struct sim_seq *q, u32 idx)
+						 struct sim_seq *q, u32 g, u32 idx)
 {
-	u32 page = cl->status[q->slot].table[0], i;
+	u32 page = cl->status[q->slot].table[g], i;
 
 	for (i = 0; ; i++) {
 		LAW(w, page < cl->info.nr_tables,
@@ -57,7 +57,7 @@ static const struct kvmm_table_page *shadow_page(struct sim *w,
 		page = cl->tables[page].next;
 	}
 	LAW(w, cl->tables[page].seq == q->handle &&
-	    cl->tables[page].group == 0 &&
+	    cl->tables[page].group == g &&
 	    cl->tables[page].first == idx * KVMM_TABLE_ENTRIES,
 	    "client %u: page %u is not the table of sequence %llx from %u on",
 	    cl->id, page, (unsigned long long)q->handle,
@@ -66,9 +66,9 @@ static const struct kvmm_table_page *shadow_page(struct sim *w,
 }
 
 static u32 shadow_entry(struct sim *w, struct sim_client *cl,
-			struct sim_seq *q, u32 idx)
+			struct sim_seq *q, u32 g, u32 idx)
 {
-	return shadow_page(w, cl, q, idx / KVMM_TABLE_ENTRIES)
+	return shadow_page(w, cl, q, g, idx / KVMM_TABLE_ENTRIES)
 		->entry[idx % KVMM_TABLE_ENTRIES];
 }
 
@@ -77,31 +77,31 @@ static u32 shadow_entry(struct sim *w, struct sim_client *cl,
  * since the client read its table.
  */
 u32 seq_entry_now(struct sim *w, struct sim_client *cl, struct sim_seq *q,
-		  u32 pos)
+		  u32 g, u32 pos)
 {
-	u32 idx = pos / w->dom[cl->dom].req.block_tokens;
+	u32 idx = pos / group_tokens(w, cl, g);
 
 	if (cl->status[q->slot].state != KVMM_SEQ_READY ||
-	    idx >= seq_blocks(w, cl, seq_cover(cl, q)))
+	    idx >= seq_blocks(w, cl, g, seq_cover(cl, q)))
 		return KVMM_NO_INDEX;
-	return shadow_entry(w, cl, q, idx);
+	return shadow_entry(w, cl, q, g, idx);
 }
 
 /* Behind the last entry the table must say that it ends. */
 static void shadow_ends(struct sim *w, struct sim_client *cl,
-			struct sim_seq *q, u32 nr)
+			struct sim_seq *q, u32 g, u32 nr)
 {
 	const struct kvmm_table_page *t;
 	u32 i = nr % KVMM_TABLE_ENTRIES;
 
 	if (!nr) {
-		LAW(w, cl->status[q->slot].table[0] == KVMM_NO_INDEX,
+		LAW(w, cl->status[q->slot].table[g] == KVMM_NO_INDEX,
 		    "client %u: sequence %llx has no blocks but a table at page %u",
 		    cl->id, (unsigned long long)q->handle,
-		    cl->status[q->slot].table[0]);
+		    cl->status[q->slot].table[g]);
 		return;
 	}
-	t = shadow_page(w, cl, q, (nr - 1) / KVMM_TABLE_ENTRIES);
+	t = shadow_page(w, cl, q, g, (nr - 1) / KVMM_TABLE_ENTRIES);
 	LAW(w, t->next == KVMM_NO_INDEX,
 	    "client %u: table of sequence %llx goes on after %u entries",
 	    cl->id, (unsigned long long)q->handle, nr);
@@ -112,59 +112,96 @@ static void shadow_ends(struct sim *w, struct sim_client *cl,
 }
 
 /* Read entries @from to @nr - 1 of the shadow into the client's copy. */
-void seq_refresh(struct sim *w, struct sim_client *cl, struct sim_seq *q,
-		 u32 from, u32 nr)
+void seq_refresh_group(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		       u32 g, u32 from, u32 nr)
 {
 	u32 i;
 
 	LAW(w, nr <= SIM_BLOCKS, "a table of %u entries", nr);
 	for (i = from; i < nr; i++)
-		q->table[i] = shadow_entry(w, cl, q, i);
-	q->nr_table = nr;
-	shadow_ends(w, cl, q, nr);
+		q->table[g][i] = shadow_entry(w, cl, q, g, i);
+	q->nr_table[g] = nr;
+	shadow_ends(w, cl, q, g, nr);
 }
 
-/*
- * The copy must be the same as the shadow, from entry @from on.  Before @from a
- * full block may have been replaced by another one of the same content; blocks
- * that an open step reads there must be in place all the same.
- */
-void seq_compare(struct sim *w, struct sim_client *cl, struct sim_seq *q,
-		 u32 from, u32 nr)
+/* Read all tables, which hold @tokens. */
+void seq_refresh(struct sim *w, struct sim_client *cl, struct sim_seq *q, u32 tokens)
+{
+	u32 g;
+
+	for (g = 0; g < groups_of(w, cl); g++)
+		seq_refresh_group(w, cl, q, g, 0, seq_blocks(w, cl, g, tokens));
+}
+
+/* The tables hold @tokens now, and no entry before their end has changed. */
+void seq_cut(struct sim *w, struct sim_client *cl, struct sim_seq *q, u32 tokens)
+{
+	u32 g, nr;
+
+	for (g = 0; g < groups_of(w, cl); g++) {
+		nr = seq_blocks(w, cl, g, tokens);
+		seq_refresh_group(w, cl, q, g, nr, nr);
+	}
+}
+
+static void compare_group(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+			  u32 g, u32 from, u32 nr)
 {
 	const struct kvmm_table_page *t = NULL;
-	u32 i;
+	u32 low = max(q->trim_want, group_low(w, cl, g, q->kept_at)), i;
 
-	LAW(w, nr <= q->nr_table, "client %u: sequence %llx covers %u blocks, its table has %u",
-	    cl->id, (unsigned long long)q->handle, nr, q->nr_table);
+	low /= group_tokens(w, cl, g);
+	LAW(w, nr <= q->nr_table[g],
+	    "client %u: sequence %llx covers %u blocks, its table has %u",
+	    cl->id, (unsigned long long)q->handle, nr, q->nr_table[g]);
 	for (i = 0; i < nr; i++) {
 		if (i % KVMM_TABLE_ENTRIES == 0)
-			t = shadow_page(w, cl, q, i / KVMM_TABLE_ENTRIES);
-		LAW(w, i < from || i < q->trim_want ||
-		    q->table[i] == t->entry[i % KVMM_TABLE_ENTRIES],
-		    "client %u: sequence %llx: table entry %u changed from %u to %u under an open step",
-		    cl->id, (unsigned long long)q->handle, i, q->table[i],
+			t = shadow_page(w, cl, q, g, i / KVMM_TABLE_ENTRIES);
+		LAW(w, i < from || i < low ||
+		    q->table[g][i] == t->entry[i % KVMM_TABLE_ENTRIES],
+		    "client %u: sequence %llx: group %u: table entry %u changed from %u to %u under an open step",
+		    cl->id, (unsigned long long)q->handle, g, i, q->table[g][i],
 		    t->entry[i % KVMM_TABLE_ENTRIES]);
 	}
 }
 
+/*
+ * The copy must be the same as the shadow, from the block of position @from on to that
+ * before @upto.  Before it a full block may have been replaced by another one of the
+ * same content; blocks that an open step reads there must be in place all the same.
+ */
+void seq_compare(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		 u32 from, u32 upto)
+{
+	u32 g;
+
+	for (g = 0; g < groups_of(w, cl); g++)
+		compare_group(w, cl, q, g, from / group_tokens(w, cl, g),
+			      seq_blocks(w, cl, g, upto));
+}
+
 /**
  * seq_verify() - law 5: a client reads the values that were computed
- * @upto: positions below it are read, through the client's table
+ * @upto: positions below it are read, through the client's tables; those in the window
+ *        of a group that has one
  */
 void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		u32 upto, const char *why)
 {
-	u32 bt = w->dom[cl->dom].req.block_tokens, p;
-	const u64 *cell = NULL;
+	const u64 *cell;
+	u32 g, bt, p;
 
-	for (p = q->trim * bt; p < upto; p++) {
-		if (p % bt == 0)
-			cell = mem_block(w, cl, q->table[p / bt], why);
-		LAW(w, cell[p % bt] == q->hash[p],
-		    "law 5: client %u: sequence %llx: %s: position %u of %u (entry %u) holds something else",
-		    cl->id, (unsigned long long)q->handle, why, p, upto,
-		    q->table[p / bt]);
+	for (g = 0; g < groups_of(w, cl); g++) {
+		bt = group_tokens(w, cl, g);
+		cell = NULL;
+		for (p = max(q->trim / bt * bt, group_low(w, cl, g, upto)); p < upto; p++) {
+			if (!cell || p % bt == 0)
+				cell = mem_block(w, cl, q->table[g][p / bt], why);
+			LAW(w, cell[p % bt] == group_value(q->hash[p], g),
+			    "law 5: client %u: sequence %llx: %s: group %u: position %u of %u (entry %u) holds something else",
+			    cl->id, (unsigned long long)q->handle, why, g, p, upto,
+			    q->table[g][p / bt]);
+		}
 	}
 }
 
@@ -185,7 +222,8 @@ void seq_lost(struct sim_seq *q)
 	q->ids_sent = 0;
 	q->valid = 0;
 	q->dev_len = 0;
-	q->nr_table = 0;
+	memset(q->nr_table, 0, sizeof(q->nr_table));
+	q->kept_at = 0;
 	q->resv = 0;
 	q->trim_want = 0;
 	q->trim = 0;
@@ -229,8 +267,10 @@ static void seq_arrived(struct sim *w, struct sim_client *cl,
 	q->valid = st->valid_len;
 	q->dev_len = q->valid;
 	/* If it was swapped since, no room is reserved for it. */
-	q->resv = st->seq_epoch == q->arrived ? q->ids_total : 0;
-	seq_refresh(w, cl, q, 0, seq_blocks(w, cl, q->valid));
+	q->resv = st->seq_epoch == q->arrived &&
+		  groups_reserve(w, cl, q->ids_total) ? q->ids_total : 0;
+	q->kept_at = q->valid;
+	seq_refresh(w, cl, q, q->valid);
 	seq_verify(w, cl, q, q->valid, "matched prefix");
 }
 
@@ -256,7 +296,7 @@ static void seq_returned(struct sim *w, struct sim_client *cl,
 	    cl->id, (unsigned long long)q->handle, q->valid, st->valid_len);
 	q->resident = true;
 	q->swapped = false;
-	seq_refresh(w, cl, q, 0, seq_blocks(w, cl, q->valid));
+	seq_refresh(w, cl, q, q->valid);
 	seq_verify(w, cl, q, q->valid, "a restored sequence");
 	cover_note("sequences seen to be swapped and restored");
 }
@@ -404,33 +444,58 @@ static struct sim_seq *seq_new(struct sim *w, struct sim_client *cl, u64 handle)
 
 /* ---- OPEN ---- */
 
+/* Can a sequence of @tokens be alone in @blocks? */
+static bool tokens_fit(const struct sim *w, const struct sim_client *cl, u64 tokens,
+		       u64 blocks)
+{
+	return groups_most(w, cl, tokens) <= blocks &&
+	       groups_pages(w, cl, tokens) <= cl->info.nr_tables;
+}
+
 /* Most tokens of a sequence of the client. */
 u64 seq_tokens_most(const struct sim *w, const struct sim_client *cl)
 {
 	const struct kvmm_attach_req *req = &w->dom[cl->dom].req;
 	u64 blocks = (u64)(w->nr_online / cl->info.span_extents) *
 		     cl->info.span_blocks;
-	u64 most;
+	u64 low = 0, high = (u64)(w->cfg.nr_idpages / w->cfg.max_clients) * 126, mid;
 
 	blocks = min(blocks, req->limits[0].max / cl->info.block_bytes);
 	if (w->cfg.overcommit == CORE_OVERCOMMIT_NEVER)
 		blocks = blocks * w->cfg.overcommit_ratio / 100;
-	most = blocks * req->block_tokens;
-	most = min(most, (u64)cl->info.nr_tables * KVMM_TABLE_ENTRIES *
-			 req->block_tokens);
-	return min(most, (u64)(w->cfg.nr_idpages / w->cfg.max_clients) * 126);
+	while (low < high) {
+		mid = (low + high + 1) / 2;
+		if (tokens_fit(w, cl, mid, blocks))
+			low = mid;
+		else
+			high = mid - 1;
+	}
+	return low;
+}
+
+/* Tokens of the smallest block of a group. */
+static u32 least_tokens(const struct sim *w, const struct sim_client *cl)
+{
+	u32 g, least = group_tokens(w, cl, 0);
+
+	for (g = 1; g < groups_of(w, cl); g++)
+		least = min(least, group_tokens(w, cl, g));
+	return least;
 }
 
 static void open_draw(struct sim *w, const struct sim_client *cl,
 		      struct kvmm_open_arg *a)
 {
-	const u32 table = SIM_BLOCKS * w->dom[cl->dom].req.block_tokens;
+	const u32 table = SIM_BLOCKS * least_tokens(w, cl);
 	const struct sim_plan *p = &w->plan;
 	struct rng *r = &w->rng;
 
 	memset(a, 0, sizeof(*a));
 	a->prompt_len = rng_chance(r, 300) ? rng_range(r, 1, 40)
 					   : rng_range(r, 1, min(p->max_prompt, table - 100));
+	/* Small steps would take too long for a long prompt that is preempted. */
+	if (groups_of(w, cl) > 1)
+		a->prompt_len = (u32)min((u64)a->prompt_len, 6ull * groups_step(w, cl));
 	a->max_tokens = min(rng_range(r, 0, p->max_gen), table - a->prompt_len);
 	a->salt = rng_below(r, p->nr_salts);
 	/* One priority of each class of retention. */

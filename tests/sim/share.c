@@ -88,12 +88,12 @@ static void remap_take(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 	q->trim_want = from->trim_want;
 	q->resv = 0;
 	q->stale = true;
-	q->nr_table = seq_blocks(w, cl, q->valid);
+	q->kept_at = from->kept_at;
 	share_cut(cl, q, q->valid, was_lost[slot]);
 	/* Another domain's need may have preempted it in the same event. */
 	if (rng_chance(&w->rng, 500) &&
 	    cl->status[q->slot].state == KVMM_SEQ_READY) {
-		seq_refresh(w, cl, q, 0, q->nr_table);
+		seq_refresh(w, cl, q, q->valid);
 		seq_verify(w, cl, q, q->valid, "a remap");
 	}
 }
@@ -182,7 +182,7 @@ static bool truncate_act(struct sim *w, struct sim_client *cl)
 {
 	struct kvmm_len_arg *a = (struct kvmm_len_arg *)w->args;
 	const struct kvmm_seq_res *res = (const void *)w->results;
-	u32 bt = w->dom[cl->dom].req.block_tokens, state, len;
+	u32 state, len;
 	struct sim_seq *q = share_pick(w, cl);
 	int want, err;
 
@@ -191,8 +191,9 @@ static bool truncate_act(struct sim *w, struct sim_client *cl)
 	state = seq_look(w, cl, q)->state;
 	if (!q->valid)
 		return false;
-	len = rng_range(&w->rng, q->trim_want * bt, q->valid);
-	want = q->nr_steps ? -EBUSY : state == KVMM_SEQ_READY ? 0 : -ESTALE;
+	len = rng_range(&w->rng, q->trim_want, q->valid);
+	want = q->nr_steps ? -EBUSY : state != KVMM_SEQ_READY ? -ESTALE :
+	       groups_reach(w, cl, q, len) ? 0 : -EINVAL;
 	*a = (struct kvmm_len_arg){ .seq = q->handle, .len = len };
 	LOG(w, "client %u: TRUNCATE %llx from %u to %u", cl->id,
 	    (unsigned long long)q->handle, q->valid, len);
@@ -206,11 +207,10 @@ static bool truncate_act(struct sim *w, struct sim_client *cl)
 	q->dev_len = len;
 	q->resv = 0;
 	q->stale = true;
-	q->nr_table = seq_blocks(w, cl, len);
 	share_cut(cl, q, len, min(cl->seen[q->slot].lost, len));
 	/* Another domain's need may have preempted it in the same event. */
 	if (cl->status[q->slot].state == KVMM_SEQ_READY)
-		seq_refresh(w, cl, q, q->nr_table, q->nr_table);
+		seq_cut(w, cl, q, len);
 	tokens_again(w, q);
 	return true;
 }
@@ -220,7 +220,7 @@ static bool trim_act(struct sim *w, struct sim_client *cl)
 {
 	struct kvmm_len_arg *a = (struct kvmm_len_arg *)w->args;
 	const struct kvmm_seq_res *res = (const void *)w->results;
-	u32 bt = w->dom[cl->dom].req.block_tokens, state, pos;
+	u32 state, pos;
 	struct sim_seq *q = share_pick(w, cl);
 	int want, err;
 
@@ -238,7 +238,7 @@ static bool trim_act(struct sim *w, struct sim_client *cl)
 	    cl->id, err, res->status, want);
 	cover_entry(KVMM_OP_SEQ_TRIM, want);
 	if (!want)
-		q->trim_want = max(q->trim_want, pos / bt);
+		q->trim_want = max(q->trim_want, pos);
 	/* Open steps still read them. */
 	if (!q->nr_steps)
 		q->trim = q->trim_want;

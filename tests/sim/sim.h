@@ -27,7 +27,8 @@
 #define SIM_TENANTS	3
 #define SIM_SEQS	24	/* of one client */
 #define SIM_TOKENS	9216	/* of one sequence */
-#define SIM_BLOCKS	160	/* of one sequence */
+#define SIM_BLOCKS	160	/* of one sequence, in one group */
+#define SIM_GROUPS	3	/* of a domain, at most */
 #define SIM_TABLES	128	/* table pages of one client */
 #define SIM_EXTENTS	64
 #define SIM_EVENTS	16	/* entries of an event ring */
@@ -102,8 +103,9 @@ struct sim_seq {
 	u64	family;
 	u32	trim_want;
 	u32	trim;
-	u32	nr_table;
-	u32	table[SIM_BLOCKS];
+	u32	kept_at;	/* the core keeps the windows before it */
+	u32	nr_table[SIM_GROUPS];
+	u32	table[SIM_GROUPS][SIM_BLOCKS];
 	u32	*tok;
 	u64	*hash;
 };
@@ -113,10 +115,10 @@ struct sim_entry {
 	u32	slot;
 	u32	start;
 	u32	end;
-	u32	copy_from;
-	u32	copy_to;
-	u32	copy_tokens;
-	u32	trim;		/* table indices below it are not read */
+	u32	copy_from[SIM_GROUPS];
+	u32	copy_to[SIM_GROUPS];
+	u32	copy_tokens[SIM_GROUPS];
+	u32	trim;		/* whole blocks before this position are not read */
 	u32	accepted;	/* length that the run reached, 0: no progress */
 };
 
@@ -604,14 +606,31 @@ void seq_fork_tokens(const struct sim_seq *from, struct sim_seq *q);
 void seq_act_open(struct sim *w, struct sim_client *cl);
 u32 seq_cover(const struct sim_client *cl, const struct sim_seq *q);
 u32 seq_entry_now(struct sim *w, struct sim_client *cl, struct sim_seq *q,
-		  u32 pos);
-u32 seq_blocks(const struct sim *w, const struct sim_client *cl, u32 tokens);
+		  u32 g, u32 pos);
+u32 seq_blocks(const struct sim *w, const struct sim_client *cl, u32 g, u32 tokens);
 void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		u32 upto, const char *why);
-void seq_refresh(struct sim *w, struct sim_client *cl, struct sim_seq *q,
-		 u32 from, u32 nr);
+void seq_refresh_group(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+		       u32 g, u32 from, u32 nr);
+void seq_refresh(struct sim *w, struct sim_client *cl, struct sim_seq *q, u32 tokens);
+void seq_cut(struct sim *w, struct sim_client *cl, struct sim_seq *q, u32 tokens);
 void seq_compare(struct sim *w, struct sim_client *cl, struct sim_seq *q,
-		 u32 from, u32 nr);
+		 u32 from, u32 upto);
+
+/* ---- groups.c: layer groups of domains ---- */
+u32 groups_of(const struct sim *w, const struct sim_client *cl);
+u32 group_tokens(const struct sim *w, const struct sim_client *cl, u32 g);
+u64 group_value(u64 hash, u32 g);
+u32 group_low(const struct sim *w, const struct sim_client *cl, u32 g, u32 at);
+u32 groups_step(const struct sim *w, const struct sim_client *cl);
+u64 groups_most(const struct sim *w, const struct sim_client *cl, u64 tokens);
+u64 groups_pages(const struct sim *w, const struct sim_client *cl, u64 tokens);
+bool groups_reserve(const struct sim *w, const struct sim_client *cl, u32 tokens);
+bool groups_reach(const struct sim *w, const struct sim_client *cl,
+		  const struct sim_seq *q, u32 len);
+void groups_trim(struct sim_client *cl, struct sim_seq *q);
+void groups_draw(struct sim *w, u32 dom);
+
 const struct kvmm_seq_status *seq_look(struct sim *w, struct sim_client *cl,
 				       struct sim_seq *q);
 struct sim_seq *seq_random(struct sim *w, struct sim_client *cl);

@@ -29,7 +29,7 @@ static struct sim_step *step_nth(struct sim_client *cl, u32 i)
 struct want {
 	u32	slot;
 	int	error;		/* the answer if the request is wrong, or 0 */
-	u32	tail;		/* table entry at its start, before */
+	u32	tail[SIM_GROUPS];	/* table entries at its start, before */
 };
 
 static u32 draw_start(struct sim *w, struct sim_client *cl, struct sim_seq *q)
@@ -44,9 +44,10 @@ static u32 draw_start(struct sim *w, struct sim_client *cl, struct sim_seq *q)
 }
 
 /* How many positions to ask for from @start on. */
-static u32 draw_tokens(struct sim *w, const struct sim_seq *q, u32 start)
+static u32 draw_tokens(struct sim *w, const struct sim_client *cl,
+		       const struct sim_seq *q, u32 start)
 {
-	u32 left = q->prompt_len + q->max_tokens - start;
+	u32 left = min(q->prompt_len + q->max_tokens - start, groups_step(w, cl));
 	struct rng *r = &w->rng;
 
 	if (start < q->ids_total && rng_chance(r, 800))
@@ -73,7 +74,7 @@ static bool begin_draw(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		return false;
 	*a = (struct kvmm_begin_arg){ .seq = q->handle, .seq_epoch = q->epoch,
 				      .start = start };
-	a->max_tokens = draw_tokens(w, q, start);
+	a->max_tokens = draw_tokens(w, cl, q, start);
 	return true;
 }
 
@@ -116,7 +117,7 @@ static int begin_spoil(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 static u32 begin_collect(struct sim *w, struct sim_client *cl, bool all,
 			 struct kvmm_begin_arg *a, struct want *want)
 {
-	u32 at = rng_below(&w->rng, SIM_SEQS), nr = 0, i;
+	u32 at = rng_below(&w->rng, SIM_SEQS), nr = 0, i, g;
 	u32 take = all || rng_chance(&w->rng, 400) ? 1000 : 500;
 
 	for (i = 0; i < SIM_SEQS && nr < SIM_BATCH; i++) {
@@ -125,10 +126,9 @@ static u32 begin_collect(struct sim *w, struct sim_client *cl, bool all,
 		if (!rng_chance(&w->rng, take) ||
 		    !begin_draw(w, cl, q, &a[nr]))
 			continue;
-		want[nr] = (struct want){
-			.slot = q->slot,
-			.tail = seq_entry_now(w, cl, q, a[nr].start),
-		};
+		want[nr] = (struct want){ .slot = q->slot };
+		for (g = 0; g < groups_of(w, cl); g++)
+			want[nr].tail[g] = seq_entry_now(w, cl, q, g, a[nr].start);
 		if (rng_chance(&w->rng, w->plan.bad / 2) && !w->draining)
 			want[nr].error = begin_spoil(w, cl, q, &a[nr]);
 		nr++;
@@ -138,12 +138,12 @@ static u32 begin_collect(struct sim *w, struct sim_client *cl, bool all,
 
 /* A grant may order only the copy of the sequence's own tail. */
 static void grant_copy(struct sim *w, struct sim_client *cl, struct sim_seq *q,
-		       const struct kvmm_begin_arg *a,
+		       u32 g, const struct kvmm_begin_arg *a,
 		       const struct kvmm_begin_res *res, u32 old)
 {
-	u32 bt = w->dom[cl->dom].req.block_tokens;
+	u32 bt = group_tokens(w, cl, g);
 	u32 idx = a->start / bt;
-	bool replaced = old != q->table[idx] && a->start % bt &&
+	bool replaced = old != q->table[g][idx] && a->start % bt &&
 			old != KVMM_NO_INDEX;
 
 	if (q->stale) {
@@ -151,47 +151,61 @@ static void grant_copy(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		old = res->copy_from;
 	}
 	LAW(w, res->copy_tokens == (replaced ? a->start % bt : 0),
-	    "client %u: sequence %llx: %u tokens to copy for a start at %u, table from %u on is new",
-	    cl->id, (unsigned long long)q->handle, res->copy_tokens, a->start,
+	    "client %u: sequence %llx: group %u: %u tokens to copy for a start at %u, table from %u on is new",
+	    cl->id, (unsigned long long)q->handle, g, res->copy_tokens, a->start,
 	    res->table_lo);
 	if (!res->copy_tokens)
 		return;
-	LAW(w, res->copy_from == old && res->copy_to == q->table[idx] &&
+	LAW(w, res->copy_from == old && res->copy_to == q->table[g][idx] &&
 	    res->copy_from != res->copy_to,
-	    "client %u: sequence %llx: copy from %u to %u, its tail was %u and is %u",
-	    cl->id, (unsigned long long)q->handle, res->copy_from,
-	    res->copy_to, old, q->table[idx]);
+	    "client %u: sequence %llx: group %u: copy from %u to %u, its tail was %u and is %u",
+	    cl->id, (unsigned long long)q->handle, g, res->copy_from,
+	    res->copy_to, old, q->table[g][idx]);
+}
+
+/* Read the table of a group as the grant says. */
+static void grant_group(struct sim *w, struct sim_client *cl, struct sim_seq *q,
+			u32 g, const struct kvmm_begin_arg *a,
+			const struct kvmm_begin_res *res, struct sim_entry *e)
+{
+	u32 nr = seq_blocks(w, cl, g, seq_cover(cl, q));
+
+	LAW(w, res->table_lo == KVMM_NO_INDEX ? nr == q->nr_table[g] :
+	    res->table_lo <= q->nr_table[g] && res->table_lo < nr,
+	    "client %u: sequence %llx: group %u: table new from %u on, had %u, has %u",
+	    cl->id, (unsigned long long)q->handle, g, res->table_lo, q->nr_table[g],
+	    nr);
+	LAW(w, !res->status && res->valid_len == q->valid && res->seq_epoch == a->seq_epoch,
+	    "client %u: sequence %llx: group %u: status %d, valid %u, epoch %u", cl->id,
+	    (unsigned long long)q->handle, g, res->status, res->valid_len, res->seq_epoch);
+	if (res->table_lo != KVMM_NO_INDEX)
+		seq_refresh_group(w, cl, q, g, res->table_lo, nr);
+	e->copy_from[g] = res->copy_from;
+	e->copy_to[g] = res->copy_to;
+	e->copy_tokens[g] = res->copy_tokens;
 }
 
 static void begin_granted(struct sim *w, struct sim_client *cl,
 			  struct sim_step *st, struct sim_seq *q,
 			  const struct kvmm_begin_arg *a,
-			  const struct kvmm_begin_res *res, u32 old)
+			  const struct kvmm_begin_res *res, const u32 *old)
 {
 	struct sim_entry *e = &st->e[st->nr++];
-	u32 nr;
+	u32 g;
 
 	*e = (struct sim_entry){ .slot = q->slot, .start = a->start,
 				 .end = a->start + a->max_tokens,
 				 .trim = q->trim_want };
 	q->nr_steps++;
 	q->refused = false;
-	nr = seq_blocks(w, cl, seq_cover(cl, q));
-	LAW(w, res->table_lo == KVMM_NO_INDEX ? nr == q->nr_table :
-	    res->table_lo <= q->nr_table && res->table_lo < nr,
-	    "client %u: sequence %llx: table new from %u on, had %u, has %u",
-	    cl->id, (unsigned long long)q->handle, res->table_lo, q->nr_table,
-	    nr);
-	if (res->table_lo != KVMM_NO_INDEX)
-		seq_refresh(w, cl, q, res->table_lo, nr);
-	seq_compare(w, cl, q, 0, nr);
-	grant_copy(w, cl, q, a, res, old);
+	for (g = 0; g < groups_of(w, cl); g++)
+		grant_group(w, cl, q, g, a, &res[g], e);
+	seq_compare(w, cl, q, 0, seq_cover(cl, q));
+	for (g = 0; g < groups_of(w, cl); g++)
+		grant_copy(w, cl, q, g, a, &res[g], old[g]);
 	q->stale = false;
-	e->copy_from = res->copy_from;
-	e->copy_to = res->copy_to;
-	e->copy_tokens = res->copy_tokens;
 	LOG(w, "  granted %llx [%u, %u)%s", (unsigned long long)q->handle,
-	    e->start, e->end, e->copy_tokens ? ", copies its tail" : "");
+	    e->start, e->end, e->copy_tokens[0] ? ", copies its tail" : "");
 }
 
 /* A refusal must have a reason that the client can see. */
@@ -219,7 +233,7 @@ static void begin_refused(struct sim *w, struct sim_client *cl,
 	/* Room for an admitted prompt was reserved, but not for copies of tails. */
 	LAW(w, lost || cl->nr_acks || w->cfg.nr_tables ||
 	    a->start + a->max_tokens > q->resv ||
-	    a->start % w->dom[cl->dom].req.block_tokens,
+	    a->start % w->dom[cl->dom].req.block_tokens || groups_of(w, cl) > 1,
 	    "client %u: sequence %llx: [%u, %u) was promised (up to %u) and is refused",
 	    cl->id, (unsigned long long)q->handle, a->start,
 	    a->start + a->max_tokens, q->resv);
@@ -263,7 +277,7 @@ static void begin_judge(struct sim *w, struct sim_client *cl,
 bool step_act_begin(struct sim *w, struct sim_client *cl, bool all)
 {
 	struct kvmm_begin_arg *a = (struct kvmm_begin_arg *)w->args;
-	struct kvmm_begin_res res[SIM_BATCH];
+	struct kvmm_begin_res res[SIM_BATCH * SIM_GROUPS];
 	struct want want[SIM_BATCH];
 	struct sim_step *st;
 	u32 nr, i;
@@ -280,48 +294,69 @@ bool step_act_begin(struct sim *w, struct sim_client *cl, bool all)
 	err = shell_submit(w, cl, KVMM_OP_STEP_BEGIN, nr, cl->step_number,
 			   nr * sizeof(*a));
 	LAW(w, !err, "client %u: BEGIN: %d", cl->id, err);
-	memcpy(res, w->results, nr * sizeof(*res));
+	memcpy(res, w->results, nr * groups_of(w, cl) * sizeof(*res));
 	st = step_nth(cl, cl->nr_steps++);
 	*st = (struct sim_step){ .number = cl->step_number, .begun = w->now };
 	for (i = 0; i < nr; i++)
-		begin_judge(w, cl, st, &want[i], &a[i], &res[i]);
+		begin_judge(w, cl, st, &want[i], &a[i],
+			    &res[i * groups_of(w, cl)]);
 	return true;
 }
 
 /* ---- the device ---- */
+
+static void run_copy(struct sim *w, struct sim_client *cl, const struct sim_entry *e)
+{
+	const u64 *from;
+	u64 *to;
+	u32 g;
+
+	for (g = 0; g < groups_of(w, cl); g++) {
+		if (!e->copy_tokens[g])
+			continue;
+		from = mem_block(w, cl, e->copy_from[g], "copy from");
+		to = mem_block(w, cl, e->copy_to[g], "copy to");
+		memcpy(to, from, e->copy_tokens[g] * sizeof(*to));
+	}
+}
 
 static void run_copies(struct sim *w, struct sim_client *cl,
 		       struct sim_step *st)
 {
 	u32 i;
 
-	for (i = 0; i < st->nr; i++) {
-		const struct sim_entry *e = &st->e[i];
-		const u64 *from;
-		u64 *to;
-
-		if (!e->copy_tokens)
-			continue;
-		from = mem_block(w, cl, e->copy_from, "copy from");
-		to = mem_block(w, cl, e->copy_to, "copy to");
-		memcpy(to, from, e->copy_tokens * sizeof(*to));
-	}
+	for (i = 0; i < st->nr; i++)
+		run_copy(w, cl, &st->e[i]);
 	st->phase = STEP_COPIED;
 }
 
 static u64 *cell_of(struct sim *w, struct sim_client *cl, struct sim_seq *q,
-		    u32 pos)
+		    u32 g, u32 pos)
 {
-	u32 bt = w->dom[cl->dom].req.block_tokens;
+	u32 bt = group_tokens(w, cl, g);
 
-	return mem_block(w, cl, q->table[pos / bt], "append") + pos % bt;
+	return mem_block(w, cl, q->table[g][pos / bt], "append") + pos % bt;
 }
 
 static void write_garbage(struct sim *w, struct sim_client *cl,
 			  struct sim_seq *q, u32 from, u32 to)
 {
+	u32 g;
+
 	for (; from < to; from++)
-		*cell_of(w, cl, q, from) = rng_next(&w->rng);
+		for (g = 0; g < groups_of(w, cl); g++)
+			*cell_of(w, cl, q, g, from) = rng_next(&w->rng);
+}
+
+/* The values of positions @from to before @to, in all groups. */
+static void write_values(struct sim *w, struct sim_client *cl,
+			 struct sim_seq *q, u32 from, u32 to)
+{
+	u32 g;
+
+	for (; from < to; from++)
+		for (g = 0; g < groups_of(w, cl); g++)
+			*cell_of(w, cl, q, g, from) = group_value(q->hash[from], g);
 }
 
 static void run_entry(struct sim *w, struct sim_client *cl, struct sim_entry *e)
@@ -333,8 +368,7 @@ static void run_entry(struct sim *w, struct sim_client *cl, struct sim_entry *e)
 		write_garbage(w, cl, q, max(e->start, q->valid), e->end);
 		return;
 	}
-	seq_compare(w, cl, q, q->valid / w->dom[cl->dom].req.block_tokens,
-		    seq_blocks(w, cl, max(e->end, from)));
+	seq_compare(w, cl, q, q->valid, max(e->end, from));
 	q->trim = e->trim;
 	seq_verify(w, cl, q, from, "a step");
 	if (from >= e->end)
@@ -343,8 +377,7 @@ static void run_entry(struct sim *w, struct sim_client *cl, struct sim_entry *e)
 	if (!w->draining && rng_chance(&w->rng, 200))
 		n = rng_below(&w->rng, n + 1);
 	to = from + n;
-	for (; from < to; from++)
-		*cell_of(w, cl, q, from) = q->hash[from];
+	write_values(w, cl, q, from, to);
 	if (rng_chance(&w->rng, 500))
 		write_garbage(w, cl, q, to, e->end);
 	q->dev_len = to;
@@ -383,10 +416,29 @@ bool step_act_run(struct sim *w, struct sim_client *cl)
 	return false;
 }
 
+/* Write anything where an entry of a dead client may. */
+static void entry_dead_writes(struct sim *w, struct sim_client *cl,
+			      const struct sim_entry *e)
+{
+	struct sim_seq *q = &cl->seqs[e->slot];
+	u64 *to;
+	u32 g, k;
+
+	q->rewind = true;
+	write_garbage(w, cl, q, max(e->start, q->valid), e->end);
+	for (g = 0; g < groups_of(w, cl); g++) {
+		if (!e->copy_tokens[g])
+			continue;
+		to = mem_block(w, cl, e->copy_to[g], "late copy");
+		for (k = 0; k < group_tokens(w, cl, g); k++)
+			to[k] = rng_next(&w->rng);
+	}
+}
+
 /* The device of a dead client: late work, and garbage where it may write. */
 void step_dead_writes(struct sim *w, struct sim_client *cl)
 {
-	u32 i, n, k, bt = w->dom[cl->dom].req.block_tokens;
+	u32 i, n;
 
 	/* A void step may read blocks that belong to another sequence by now. */
 	if (!cl->is_void && rng_chance(&w->rng, 400) && step_act_run(w, cl))
@@ -394,20 +446,8 @@ void step_dead_writes(struct sim *w, struct sim_client *cl)
 	for (i = 0; i < cl->nr_steps; i++) {
 		struct sim_step *st = step_nth(cl, i);
 
-		for (n = 0; n < st->nr; n++) {
-			const struct sim_entry *e = &st->e[n];
-			struct sim_seq *q = &cl->seqs[e->slot];
-			u64 *to;
-
-			q->rewind = true;
-			write_garbage(w, cl, q, max(e->start, q->valid),
-				      e->end);
-			if (!e->copy_tokens)
-				continue;
-			to = mem_block(w, cl, e->copy_to, "late copy");
-			for (k = 0; k < bt; k++)
-				to[k] = rng_next(&w->rng);
-		}
+		for (n = 0; n < st->nr; n++)
+			entry_dead_writes(w, cl, &st->e[n]);
 	}
 }
 
@@ -582,11 +622,12 @@ static void end_release(struct sim *w, struct sim_client *cl,
 		}
 		resident = cl->status[q->slot].state == KVMM_SEQ_READY ||
 			   cl->status[q->slot].state == KVMM_SEQ_MARKED;
-		if (copies_within(w) && seq_blocks(w, cl, seq_cover(cl, q)) < q->nr_table)
+		if (copies_within(w) &&
+		    seq_blocks(w, cl, 0, seq_cover(cl, q)) < q->nr_table[0])
 			q->resv = 0;
-		q->nr_table = seq_blocks(w, cl, seq_cover(cl, q));
+		groups_trim(cl, q);
 		if (resident)
-			seq_refresh(w, cl, q, q->nr_table, q->nr_table);
+			seq_cut(w, cl, q, seq_cover(cl, q));
 	}
 }
 

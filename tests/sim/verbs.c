@@ -141,7 +141,7 @@ bool seq_act_match(struct sim *w, struct sim_client *cl, bool all)
 static void fork_child(struct sim *w, struct sim_client *cl,
 		       const struct sim_seq *from, u64 handle)
 {
-	u32 slot = KVMM_SEQ_INDEX(handle);
+	u32 slot = KVMM_SEQ_INDEX(handle), g;
 	struct sim_seq *q = &cl->seqs[slot];
 
 	LAW(w, slot < cl->info.max_seqs && !q->used && q->handle != handle,
@@ -168,10 +168,11 @@ static void fork_child(struct sim *w, struct sim_client *cl,
 	LAW(w, cl->status[slot].state == KVMM_SEQ_READY,
 	    "client %u: child %llx is not READY", cl->id,
 	    (unsigned long long)handle);
-	seq_refresh(w, cl, q, 0, q->nr_table);
-	LAW(w, !memcmp(q->table, from->table, q->nr_table * 4),
-	    "client %u: child %llx has another table than its parent",
-	    cl->id, (unsigned long long)handle);
+	seq_refresh(w, cl, q, q->valid);
+	for (g = 0; g < groups_of(w, cl); g++)
+		LAW(w, !memcmp(q->table[g], from->table[g], q->nr_table[g] * 4),
+		    "client %u: child %llx has another table than its parent in group %u",
+		    cl->id, (unsigned long long)handle, g);
 }
 
 static struct sim_seq *fork_parent(struct sim *w, struct sim_client *cl)
@@ -204,7 +205,7 @@ bool seq_act_fork(struct sim *w, struct sim_client *cl)
 	if (free && rng_chance(&w->rng, 900))
 		n = min(n, free);
 	*a = (struct kvmm_fork_arg){ .seq = q->handle, .nr_children = n };
-	seq_refresh(w, cl, q, 0, q->nr_table);
+	seq_refresh(w, cl, q, q->valid);
 	q->stale = false;
 	LOG(w, "client %u: FORK %llx into %u more", cl->id,
 	    (unsigned long long)q->handle, n);
@@ -217,7 +218,7 @@ bool seq_act_fork(struct sim *w, struct sim_client *cl)
 		cover_entry(KVMM_OP_SEQ_FORK, err);
 		/* There may be too few table pages. */
 		LAW(w, n > free ? err == -ENOSPC :
-		    !err || (err == -ENOSPC && q->nr_table), "client %u: FORK of %u with %u free: %d",
+		    !err || (err == -ENOSPC && q->nr_table[0]), "client %u: FORK of %u with %u free: %d",
 		    cl->id, n, free, err);
 		if (!err)
 			fork_child(w, cl, q, res[i].seq);

@@ -150,11 +150,11 @@ START_TEST(test_names)
 	d = &c->domains[0];
 	for (i = 0; i < bt; i++)
 		ids[i] = i * 0x9e3779b9u;
-	index_root(c, d, salt, root);
+	index_root(c, d, salt, 0, root);
 	len = field(bytes, 1, d->identity, sizeof(d->identity));
 	len += field(bytes + len, 2, &salt, sizeof(salt));
 	expect_hash(bytes, len, root);
-	index_chain(c, d, root, ids, hash);
+	index_chain(c, d, 0, root, ids, hash);
 	len = field(bytes, 3, root, sizeof(root));
 	len += field(bytes + len, 4, ids, 4 * bt);
 	expect_hash(bytes, len, hash);

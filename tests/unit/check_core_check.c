@@ -40,8 +40,8 @@ static void setup(void)
 	c = sh.core;
 	s = &c->seqs[KVMM_SEQ_INDEX(seq)];
 	d = &c->domains[0];
-	sealed = &c->blocks[table_get(c, s, 0)];
-	tail = &c->blocks[table_get(c, s, 1)];
+	sealed = &c->blocks[table_get(c, &s->tab, 0)];
+	tail = &c->blocks[table_get(c, &s->tab, 1)];
 	cached = NULL;
 	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
 		if (c->blocks[i].state == BLK_CACHED &&
@@ -73,7 +73,7 @@ SPOIL(block_domain, tail->domain = 1)
 SPOIL(index_lost, cached->flags = 0)
 SPOIL(hash, cached->hash[0] ^= 1)
 SPOIL(reserved, d->dev.reserved++)
-SPOIL(seq_reserved, s->reserved--)
+SPOIL(seq_reserved, s->tab.reserved--)
 SPOIL(free_count, d->dev.nr[BLK_FREE]++)
 SPOIL(cached_count, d->dev.nr[BLK_CACHED]--)
 SPOIL(indexed, d->nr_indexed++)
@@ -83,7 +83,7 @@ SPOIL(growth, d->growth++)
 SPOIL(waiting, d->nr_waiting--)
 SPOIL(marked, d->nr_marked++)
 SPOIL(cover, s->cover++)
-SPOIL(nr_blocks, s->nr_blocks--)
+SPOIL(nr_blocks, s->tab.nr_blocks--)
 SPOIL(valid, s->valid_len += 16)
 SPOIL(seq_state, s->state = KVMM_SEQ_WAITING)
 SPOIL(family, s->fam_next = KVMM_SEQ_INDEX(seq))
@@ -120,9 +120,9 @@ SPOIL(extent_backed, c->extents[0].backed = 0)
 SPOIL(extent_mapped, c->extents[0].mapped |= BIT_ULL(40))
 SPOIL(extent_sent, c->extents[0].sent |= BIT_ULL(40))
 SPOIL(pool_size, c->head->cfg.pool_bytes += SH_EXTENT)
-SPOIL(table, table_set(c, s, 1, table_get(c, s, 0)))
-SPOIL(shadow, sh.cl[cl].tables[s->first_page].entry[1]++)
-SPOIL(shadow_seq, sh.cl[cl].tables[s->first_page].seq++)
+SPOIL(table, table_set(c, &s->tab, 1, table_get(c, &s->tab, 0)))
+SPOIL(shadow, sh.cl[cl].tables[s->tab.first_page].entry[1]++)
+SPOIL(shadow_seq, sh.cl[cl].tables[s->tab.first_page].seq++)
 SPOIL(peak, d->dev.peak = 0)
 SPOIL(wait_back, c->seqs[d->wait_head].prev = 0)
 SPOIL(run_back, c->seqs[d->run_tail].prev = CORE_NONE)

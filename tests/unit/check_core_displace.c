@@ -278,7 +278,7 @@ START_TEST(test_claim_of_the_end_of_a_span)
 	ck_assert_int_eq(claim('t', 4, true), ROOM_MADE);
 	c->extents[0].want = 0;
 	ck_assert_uint_eq(state_at('g', 0), KVMM_SEQ_MARKED);
-	ck_assert(block_is_claimed(c, table_get(c, seq_at(0), 0)));
+	ck_assert(block_is_claimed(c, table_get(c, &seq_at(0)->tab, 0)));
 	ck_assert(!block_is_claimed(c, 2 * SH_PER));
 }
 END_TEST

@@ -257,9 +257,11 @@ START_TEST(test_reasons)
 		{ 65536, 1, 0, 0, "at most 4096" },
 		{ 48, 1, 0, 0, NULL },
 		{ 496, 1, 0, 0, NULL },
-		{ 16, 2, 0, 0, "one layer group" },
+		{ 16, 2, 0, 0, "group of the layout is out of bounds" },
+		{ 16, 0, 0, 0, "1 to 8 layer groups" },
+		{ 16, 9, 0, 0, "1 to 8 layer groups" },
 		{ 16, 1, KVMM_ATTACH_RESUME, 0, "does not resume" },
-		{ 16, 1, 0, 1025, "out of bounds" },
+		{ 16, 1, 0, 1025, "is out of bounds" },
 		{ 16, 1, 0, 16, NULL },
 	};
 	struct kvmm_attach_req req = sh_attach_req("a");
@@ -488,29 +490,29 @@ static struct kv_domain broken;
 #define BREAK(nr, statement)						\
 	static void break_##nr(void) { statement; }
 
-BREAK(0, broken.block_tokens = 0)
-BREAK(1, broken.block_tokens = 17)
-BREAK(2, broken.block_tokens = 4112)
+BREAK(0, broken.group[0].block_tokens = 0)
+BREAK(1, broken.group[0].block_tokens = 17)
+BREAK(2, broken.group[0].block_tokens = 4112)
 BREAK(3, broken.name[0] = 0)
 BREAK(4, broken.name[KVMM_NAME_LEN - 1] = 'x')
-BREAK(5, broken.group.layers = 0)
-BREAK(6, broken.group.window = 1)
-BREAK(7, broken.group.layers = 33)
+BREAK(5, broken.group[0].layers = 0)
+BREAK(6, broken.group[0].window = 1)
+BREAK(7, broken.group[0].layers = 33)
 BREAK(8, broken.weight = 0)
 BREAK(9, broken.weight = CORE_WEIGHT_MAX + 1)
 BREAK(10, broken.operator_limit[CORE_LIMIT_WEIGHT] = 0)
 BREAK(11, broken.operator_limit[CORE_LIMIT_WEIGHT] = CORE_WEIGHT_MAX + 1)
-BREAK(12, broken.group.k_bytes = 31)
-BREAK(13, broken.block_tokens = 16)
-BREAK(14, broken.block_tokens = 32)
-BREAK(15, broken.block_tokens = 64)
+BREAK(12, broken.group[0].k_bytes = 31)
+BREAK(13, broken.group[0].block_tokens = 16)
+BREAK(14, broken.group[0].block_tokens = 32)
+BREAK(15, broken.group[0].block_tokens = 64)
 BREAK(16, broken.weight = 1)
 BREAK(17, broken.weight = CORE_WEIGHT_MAX)
 BREAK(18, broken.operator_limit[CORE_LIMIT_WEIGHT] = 1)
 BREAK(19, broken.operator_limit[CORE_LIMIT_WEIGHT] = CORE_WEIGHT_MAX)
 BREAK(20, broken.by_operator = 0; broken.operator_limit[CORE_LIMIT_WEIGHT] = 0)
-BREAK(21, broken.group.layers = 32)
-BREAK(22, broken.block_tokens = 48)
+BREAK(21, broken.group[0].layers = 32)
+BREAK(22, broken.group[0].block_tokens = 48)
 
 static void (*const breaks[])(void) = {
 	break_0, break_1, break_2, break_3, break_4, break_5, break_6, break_7,

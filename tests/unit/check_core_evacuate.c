@@ -40,8 +40,8 @@ static void use(char letter, u32 e, u32 sealed)
 		full = i < sealed ? SH_BT : 1;
 		piece[e][i] = sh_ready(cl, 1, SH_BT - 1, 50000 + 100 * (e * 4 + i));
 		sh_compute(cl, piece[e][i], 0, full, 50000 + 100 * (e * 4 + i));
-		ck_assert_uint_eq(block_span(c, table_get(c, seq_find(c, cl,
-					piece[e][i]), 0)), e);
+		ck_assert_uint_eq(block_span(c, table_get(c, &seq_find(c, cl,
+					piece[e][i])->tab, 0)), e);
 	}
 }
 

@@ -25,7 +25,7 @@ static void setup(void)
 
 static u32 span_of(u64 seq, u32 idx)
 {
-	return block_span(c, table_get(c, seq_find(c, cl, seq), idx));
+	return block_span(c, table_get(c, &seq_find(c, cl, seq)->tab, idx));
 }
 
 static u64 computed(u32 blocks, u32 more, u32 seed)

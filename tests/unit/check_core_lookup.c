@@ -287,7 +287,7 @@ START_TEST(test_cookie_is_no_name)
 	cookie[0] = res->cookie[0];
 	cookie[1] = res->cookie[1];
 	name = c->blocks[block_of(0, 1)].hash;
-	index_root(c, &c->domains[0], 0, root);
+	index_root(c, &c->domains[0], 0, 0, root);
 	ck_assert_uint_ne(cookie[0], name[0]);
 	ck_assert_uint_ne(cookie[1], name[1]);
 	ck_assert_uint_ne(cookie[0], name[0] ^ root[0] ^ 32);

@@ -295,11 +295,11 @@ static bool remembered(u32 seed, u32 nr)
 	u64 hash[2], next[2];
 	u32 ids[SH_BT], i, n;
 
-	index_root(c, &c->domains[0], 0, hash);
+	index_root(c, &c->domains[0], 0, 0, hash);
 	for (n = 0; n <= nr; n++) {
 		for (i = 0; i < SH_BT; i++)
 			ids[i] = seed + n * SH_BT + i;
-		index_chain(c, &c->domains[0], hash, ids, next);
+		index_chain(c, &c->domains[0], 0, hash, ids, next);
 		memcpy(hash, next, sizeof(hash));
 	}
 	return lru_ghost_sampled(hash);

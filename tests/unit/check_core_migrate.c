@@ -43,7 +43,7 @@ static struct kv_seq *seq_of(u64 seq)
 
 static u32 block_of(u64 seq, u32 idx)
 {
-	return table_get(c, seq_of(seq), idx);
+	return table_get(c, &seq_of(seq)->tab, idx);
 }
 
 static void set_prio(u32 who, u64 seq, u32 priority)
@@ -181,13 +181,13 @@ START_TEST(test_held_by_two)
 	b = sh_ready(other, 2 * SH_BT + 1, 40, 1000);
 	first = span_of(a, 0);
 	old = block_of(a, 0);
-	ck_assert_uint_eq(table_get(c, seq_find(c, other, b), 0), old);
+	ck_assert_uint_eq(table_get(c, &seq_find(c, other, b)->tab, 0), old);
 	ck_assert_int_eq(sh_begin(cl, a, 2 * SH_BT, 4), 0);
 	ck_assert_int_eq(sh_begin(other, b, 2 * SH_BT, 4), 0);
 	evacuate(first);
 	answer_all(0);
 	ck_assert_uint_ne(block_of(a, 0), old);
-	ck_assert_uint_eq(table_get(c, seq_find(c, other, b), 0),
+	ck_assert_uint_eq(table_get(c, &seq_find(c, other, b)->tab, 0),
 			  block_of(a, 0));
 	ck_assert_uint_eq(c->blocks[old].nr_src, 2);
 	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step), 0);

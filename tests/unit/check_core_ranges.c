@@ -135,7 +135,7 @@ static struct kv_seq *rec(u64 s)
 
 static struct kv_block *block_of(u64 s, u32 idx)
 {
-	return &c->blocks[table_get(c, rec(s), idx)];
+	return &c->blocks[table_get(c, &rec(s)->tab, idx)];
 }
 
 START_TEST(test_head)
@@ -198,7 +198,7 @@ START_TEST(test_domains)
 	refused("shape of domain", d->dev.span_blocks, 3);
 	refused("shape of domain", d->dev.span_tail, 1);
 	refused("shape of domain", d->dev.block_bytes, 512);
-	refused("shape of domain", d->layer_stride, d->layer_stride + 1);
+	refused("shape of domain", d->stride[0], d->stride[0] + 1);
 	refused("sequences of domain", d->wait_head, s->nr_seqs);
 	refused("sequences of domain", d->wait_tail, s->nr_seqs);
 	refused("sequences of domain", d->run_head, s->nr_seqs);
@@ -244,7 +244,7 @@ END_TEST
 START_TEST(test_extents)
 {
 	const struct core_sizes *s = core_sizes(c);
-	u32 e = block_span(c, table_get(c, rec(seq), 0));
+	u32 e = block_span(c, table_get(c, &rec(seq)->tab, 0));
 	struct kv_extent *x = &c->extents[e];
 	struct kv_span *sp = &c->spans[e];
 
@@ -337,7 +337,7 @@ START_TEST(test_nodes)
 
 	refused("content of node", n->ref, s->nr_blocks);
 	refused("content of node", n->ref, REF_ENTRY | s->nr_entries);
-	refused("content of node", n->ref, table_get(c, rec(seq), 1));
+	refused("content of node", n->ref, table_get(c, &rec(seq)->tab, 1));
 	refused("links of node", n->prev, s->nr_nodes);
 	refused("links of node", n->next, s->nr_nodes);
 	refused("links of node", n->parent, s->nr_nodes);
@@ -374,7 +374,7 @@ START_TEST(test_clients)
 	refused("entry of a step", e->seq, SH_SEQS);
 	refused("entry of a step", e->seq, SH_SEQS - 1);
 	refused("entry of a step", e->start, e->end + 1);
-	refused("entry of a step", e->src, core_sizes(c)->nr_blocks);
+	refused("entry of a step", e->src[0], core_sizes(c)->nr_blocks);
 	refused("what a step holds", st->held, core_sizes(c)->nr_holds);
 	c->holds[0].next = 0;
 	refused("what a step holds", st->held, 0);
@@ -402,11 +402,11 @@ START_TEST(test_sequences)
 	refused("links of seq", w->age_prev, nr);
 	refused("links of seq", w->age_next, nr);
 	refused("links of seq", s->fill_on, core_sizes(c)->nr_entries);
-	refused("table of seq", s->nr_blocks, s->nr_blocks + 1);
-	refused("table of seq", s->nr_blocks, s->nr_blocks - 1);
+	refused("table of seq", s->tab.nr_blocks, s->tab.nr_blocks + 1);
+	refused("table of seq", s->tab.nr_blocks, s->tab.nr_blocks - 1);
 	refused("table of seq", s->valid_len, s->cover + 1);
-	refused("table of seq", s->trimmed, s->nr_blocks + 1);
-	refused("table of seq", s->trim_want, s->nr_blocks + 1);
+	refused("table of seq", s->tab.trimmed, s->tab.nr_blocks + 1);
+	refused("table of seq", s->tab.trim_want, s->tab.nr_blocks + 1);
 	refused("table of seq", s->max_tokens, 122 * 80 * SH_BT);
 	refused("table of seq", w->flags, w->flags | SEQF_COPY);
 	refused("table of seq", o->flags, o->flags & ~SEQF_SWAPPED);
@@ -417,14 +417,14 @@ END_TEST
 START_TEST(test_tables_and_ids)
 {
 	struct kv_seq *s = rec(seq), *w = rec(waiter);
-	kv_pte_t *pte = c->tpages[cl * core_cfg(c)->nr_tables + s->first_page].pte;
+	kv_pte_t *pte = c->tpages[cl * core_cfg(c)->nr_tables + s->tab.first_page].pte;
 	kv_pte_t *low = c->tpages[cl * core_cfg(c)->nr_tables +
-				  rec(out)->first_page].pte;
+				  rec(out)->tab.first_page].pte;
 
-	refused("page of the table", s->first_page, core_cfg(c)->nr_tables);
-	refused("page of the table", s->first_page, rec(out)->first_page);
-	refused("last page of seq", s->last_page, s->last_page + 1);
-	refused("last page of seq", w->first_page, s->last_page + 1);
+	refused("page of the table", s->tab.first_page, core_cfg(c)->nr_tables);
+	refused("page of the table", s->tab.first_page, rec(out)->tab.first_page);
+	refused("last page of seq", s->tab.last_page, s->tab.last_page + 1);
+	refused("last page of seq", w->tab.first_page, s->tab.last_page + 1);
 	refused("entry of the table", pte[0].val, pte_present(core_sizes(c)->nr_blocks).val);
 	refused("entry of the table", pte[2].val, pte_none().val);
 	refused("entry of the table", pte[1].val, pte_entry(0).val);
@@ -483,7 +483,7 @@ START_TEST(test_holds)
 
 	c->head->free_hold = 1;
 	c->holds[0].next = CORE_NONE;
-	c->holds[0].blk = table_get(c, rec(seq), 0);
+	c->holds[0].blk = table_get(c, &rec(seq)->tab, 0);
 	block_of(seq, 0)->nr_src++;
 	st->held = 0;
 	try(NULL, "a hold");

@@ -266,14 +266,14 @@ START_TEST(test_not_found_where_it_leaves)
 
 	cached(12, 9000);
 	a = computed(cl, 4, 1, 1000);
-	ck_assert_uint_ge(block_span(c, table_get(c, seq_find(c, cl, a), 0)), 3);
+	ck_assert_uint_ge(block_span(c, table_get(c, &seq_find(c, cl, a)->tab, 0)), 3);
 	(void)!core_drop_caches(c, sh.now, 0, 100);
 	ck_assert_int_eq(resize(3), 0);
 	b = sh_ready(cl, 4 * SH_BT, 0, 1000);
 	ck_assert_uint_eq(sh_status(cl, b)->valid_len, 0);
 	sh_compute(cl, b, 0, 4 * SH_BT, 1000);
 	/* Nor is the new copy of the prefix merged with it. */
-	ck_assert_uint_lt(block_span(c, table_get(c, seq_find(c, cl, b), 0)), 3);
+	ck_assert_uint_lt(block_span(c, table_get(c, &seq_find(c, cl, b)->tab, 0)), 3);
 	sh_tick(STARVE);
 	through();
 	expect_offline(5);
@@ -397,7 +397,7 @@ START_TEST(test_other_span_stays_isolated)
 	(void)!core_drop_caches(c, sh.now, 0, 100);
 	a = computed(cl, 3, 1, 2000);
 	(void)computed(cl, 3, 1, 3000);
-	first = block_span(c, table_get(c, seq_find(c, cl, a), 0));
+	first = block_span(c, table_get(c, &seq_find(c, cl, a)->tab, 0));
 	ck_assert(evacuate_span(c, first, true));
 	ck_assert_uint_eq(nr_copies, 4);
 	ck_assert_int_eq(resize(ALL), 0);

@@ -211,7 +211,7 @@ START_TEST(test_wrong_parent_is_dropped)
 	u32 blk, i;
 
 	sh_compute(cl, seq, 0, 4 * SH_BT, 1);
-	blk = table_get(c, seq_find(c, cl, seq), 2);
+	blk = table_get(c, &seq_find(c, cl, seq)->tab, 2);
 	if (_i)
 		c->blocks[blk].hash[_i - 1] ^= 1;
 	else
@@ -447,8 +447,8 @@ START_TEST(test_damaged_head_and_domain)
 	refused("use of domain", d->used, 2);
 	refused("domain", d->tenant, sh.cfg.max_tenants);
 	refused("domain", d->tenant, 1);
-	refused("domain", d->block_tokens, 40);
-	refused("domain", d->block_tokens, 4112);
+	refused("domain", d->group[0].block_tokens, 40);
+	refused("domain", d->group[0].block_tokens, 4112);
 	refused("domain", d->name[0], 0);
 	refused("domain", d->name[KVMM_NAME_LEN - 1], 'x');
 	refused("domain", d->weight, 0);

@@ -100,7 +100,7 @@ START_TEST(test_cache_gives_way)
 	seq = computed(4, 77000);
 	caches(3);
 	ck_assert_uint_eq(sh_pool().cached, 12 * SH_BLOCK);
-	ck_assert_uint_ge(block_span(c, table_get(c, seq_find(c, cl, seq), 0)), 2);
+	ck_assert_uint_ge(block_span(c, table_get(c, &seq_find(c, cl, seq)->tab, 0)), 2);
 	shrinks(2);
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
 	ck_assert_uint_eq(sh_count(CORE_EV_resize_preempt), 0);

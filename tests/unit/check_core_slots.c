@@ -145,7 +145,7 @@ static u64 host_off(u64 seq, u32 i)
 {
 	const struct kv_seq *s = &sh.core->seqs[(u32)seq];
 	const struct kv_entry *e;
-	kv_pte_t pte = table_pte(sh.core, s, i);
+	kv_pte_t pte = table_pte(sh.core, &s->tab, i);
 
 	ck_assert(pte_is_entry(pte));
 	e = &sh.core->entries_low[pte_block(pte)];

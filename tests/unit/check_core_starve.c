@@ -454,9 +454,9 @@ START_TEST(test_needs_of_a_waiter)
 	ck_assert_ptr_eq(first_waiter(c, d_of('b')), s);
 	ck_assert_ptr_null(first_waiter(c, d_of('a')));
 	ck_assert_uint_eq(waiter_blocks(c, s), 5);
-	s->nr_blocks = 6;
+	s->tab.nr_blocks = 6;
 	ck_assert_uint_eq(waiter_blocks(c, s), 6);
-	s->nr_blocks = 0;
+	s->tab.nr_blocks = 0;
 	d_of('b')->dev.max_blocks = 13;
 	ck_assert(waiter_fits(c, s));
 	ck_assert(waiter_could_use(c, s));

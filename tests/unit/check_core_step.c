@@ -108,7 +108,7 @@ START_TEST(test_moved_block_that_is_gone)
 	struct kvmm_begin_res res;
 
 	ck_assert_int_eq(sh_begin(cl, seq, 0, 60), 0);
-	sh.core->seqs[KVMM_SEQ_INDEX(seq)].dirty = 3;
+	sh.core->seqs[KVMM_SEQ_INDEX(seq)].tab.dirty = 3;
 	ck_assert_int_eq(sh_end(cl, seq, 0, 20, 0), 0);
 	a = sh_entry(cl, seq, 20, 1);
 	ck_assert_int_eq(sh_begin_all(cl, &a, 1, &res), 0);

@@ -89,7 +89,7 @@ START_TEST(test_truncate_into_sealed_block)
 
 	ck_assert_int_eq(truncate_to(seq, 20, 0, 20), 0);
 	ck_assert_uint_eq(sh_status(cl, seq)->valid_len, 20);
-	ck_assert_uint_eq(record(seq)->nr_blocks, 2);
+	ck_assert_uint_eq(record(seq)->tab.nr_blocks, 2);
 	ck_assert_uint_eq(record(seq)->cover, 20);
 	ck_assert_uint_eq(sh_table(cl, seq, 1), entry);
 	ck_assert_uint_eq(sh_table(cl, seq, 2), KVMM_NO_INDEX);
@@ -128,11 +128,11 @@ START_TEST(test_trim_refused)
 	ck_assert_uint_eq(sh_count(CORE_EV_seq_trim), 0);
 	/* Less than a block, or than before, is accepted and changes nothing. */
 	ck_assert_int_eq(trim(seq, 15, 0, 40), 0);
-	ck_assert_uint_eq(record(seq)->trimmed, 0);
+	ck_assert_uint_eq(record(seq)->tab.trimmed, 0);
 	ck_assert_int_eq(trim(seq, 40, 0, 40), 0);
-	ck_assert_uint_eq(record(seq)->trimmed, 2);
+	ck_assert_uint_eq(record(seq)->tab.trimmed, 2);
 	ck_assert_int_eq(trim(seq, 16, 0, 40), 0);
-	ck_assert_uint_eq(record(seq)->trimmed, 2);
+	ck_assert_uint_eq(record(seq)->tab.trimmed, 2);
 	ck_assert_uint_eq(sh_count(CORE_EV_seq_trim), 3);
 	ck_assert_uint_eq(sh_count(CORE_EV_pgtrim), 2);
 	ck_assert_uint_eq(sh_table(cl, seq, 0), KVMM_NO_INDEX);
@@ -153,21 +153,21 @@ START_TEST(test_trims_in_overlapping_steps)
 	ck_assert_int_eq(sh_begin(cl, seq, at, 1), 0);
 	first = sh.cl[cl].step;
 	ck_assert_int_eq(trim(seq, SH_BT, 0, at), 0);
-	ck_assert_uint_eq(record(seq)->trimmed, 0);
+	ck_assert_uint_eq(record(seq)->tab.trimmed, 0);
 	ck_assert_int_eq(sh_begin(cl, seq, at + 1, 1), 0);
 	ck_assert_int_eq(trim(seq, 2 * SH_BT, 0, at), 0);
 	ck_assert_int_eq(sh_begin(cl, seq, at + 2, 1), 0);
 	ck_assert_int_eq(trim(seq, 3 * SH_BT, 0, at), 0);
 	ck_assert_int_eq(trim(seq, 2 * SH_BT, 0, at), 0);
-	ck_assert_uint_eq(record(seq)->trim_more, 3);
+	ck_assert_uint_eq(record(seq)->tab.trim_more, 3);
 	ck_assert_int_eq(sh_end_step(cl, first, seq, at, at + 1, 7), 0);
-	ck_assert_uint_eq(record(seq)->trimmed, 1);
-	ck_assert_uint_eq(record(seq)->trim_want, 3);
-	ck_assert_uint_eq(record(seq)->trim_more, 0);
+	ck_assert_uint_eq(record(seq)->tab.trimmed, 1);
+	ck_assert_uint_eq(record(seq)->tab.trim_want, 3);
+	ck_assert_uint_eq(record(seq)->tab.trim_more, 0);
 	ck_assert_int_eq(sh_end_step(cl, first + 1, seq, at + 1, at + 2, 7), 0);
-	ck_assert_uint_eq(record(seq)->trimmed, 1);
+	ck_assert_uint_eq(record(seq)->tab.trimmed, 1);
 	ck_assert_int_eq(sh_end_step(cl, first + 2, seq, at + 2, at + 3, 7), 0);
-	ck_assert_uint_eq(record(seq)->trimmed, 3);
+	ck_assert_uint_eq(record(seq)->tab.trimmed, 3);
 	ck_assert_uint_eq(sh_count(CORE_EV_pgtrim), 3);
 }
 END_TEST

@@ -46,7 +46,7 @@ static void in_order(void)
 		if (islower(map()[e]))
 			runs[e] = 0;
 		else
-			ck_assert_uint_eq(seq_at(e)->nr_blocks, SH_PER);
+			ck_assert_uint_eq(seq_at(e)->tab.nr_blocks, SH_PER);
 }
 
 /* ---- families ---- */
@@ -62,7 +62,7 @@ START_TEST(test_size_of_a_family)
 	ck_assert_uint_eq(family_size(c, seq_at(0)), 4);
 	make_family(seq_at(1), seq_at(2));
 	ck_assert_uint_eq(family_size(c, seq_at(1)), 8);
-	seq_at(2)->trimmed = 1;
+	seq_at(2)->tab.trimmed = 1;
 	ck_assert_uint_eq(family_size(c, seq_at(1)), 7);
 	ck_assert_uint_eq(family_size(c, seq_at(2)), 7);
 	seq_at(2)->state = KVMM_SEQ_MARKED;

@@ -37,9 +37,9 @@ static u32 table_of_four(void)
 	u32 i;
 
 	sh_compute(cl, seq, 0, 3 * SH_BT + 1, 7);
-	ck_assert_uint_eq(s->nr_blocks, 4);
+	ck_assert_uint_eq(s->tab.nr_blocks, 4);
 	for (i = 1; i < 4; i++)
-		ck_assert_uint_eq(table_get(c, s, i), table_get(c, s, 0) + i);
+		ck_assert_uint_eq(table_get(c, &s->tab, i), table_get(c, &s->tab, 0) + i);
 	return seq_index(c, s);
 }
 

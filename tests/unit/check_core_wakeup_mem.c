@@ -172,7 +172,7 @@ static void one_used_one_reserved(u32 cl, u32 *used)
 	sh_warm(cl);
 	(void)!core_drop_caches(sh.core, sh.now, 0, 100);
 	seq = resident(cl, 1, 0, 1000);
-	*used = block_span(sh.core, table_get(sh.core, seq_find(sh.core, cl, seq),
+	*used = block_span(sh.core, table_get(sh.core, &seq_find(sh.core, cl, seq)->tab,
 					      0));
 }
 

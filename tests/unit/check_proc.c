@@ -46,7 +46,7 @@ START_TEST(test_version_and_uptime)
 {
 	char want[128];
 
-	snprintf(want, sizeof(want), "kvmm version 0.1.0 (gcc %s) uapi 1\n",
+	snprintf(want, sizeof(want), "kvmm version 0.1.0 (gcc %s) uapi 2\n",
 		 __VERSION__);
 	ck_assert_str_eq(fx_cat("version"), want);
 	ck_assert_str_eq(fx_cat("uptime"), "10.67 1.23\n");

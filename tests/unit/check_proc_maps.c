@@ -26,7 +26,7 @@ static u32 block_of(u32 at)
 {
 	const struct kv_seq *s = &fx.core->seqs[KVMM_SEQ_INDEX(seq)];
 
-	return pte_block(table_pte(fx.core, s, at));
+	return pte_block(table_pte(fx.core, &s->tab, at));
 }
 
 /* Read a file of the test's sequence by its id, whatever was opened first. */

@@ -117,7 +117,7 @@ static u32 __maybe_unused fill_one(char letter, u32 seed)
 	u64 seq = sh_ready(cl, nr, 0, seed);
 
 	sh_compute(cl, seq, 0, nr, seed);
-	e = block_span(c, table_get(c, seq_find(c, cl, seq), 0));
+	e = block_span(c, table_get(c, &seq_find(c, cl, seq)->tab, 0));
 	ck_assert_int_eq(sh_close(cl, seq), 0);
 	ck_assert_uint_eq(c->spans[e].nr_cached, c->spans[e].nr_blocks);
 	return e;

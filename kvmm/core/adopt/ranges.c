@@ -106,8 +106,9 @@ static bool same_part(const struct kv_part *a, const struct kv_part *b)
 static bool same_shape(const struct kv_domain *a, const struct kv_domain *b)
 {
 	return a->used == b->used && a->tenant == b->tenant &&
-	       a->block_tokens == b->block_tokens &&
-	       a->layer_stride == b->layer_stride &&
+	       a->nr_groups == b->nr_groups &&
+	       !memcmp(a->group, b->group, sizeof(a->group)) &&
+	       !memcmp(a->stride, b->stride, sizeof(a->stride)) &&
 	       same_part(&a->dev, &b->dev);
 }
 
@@ -278,8 +279,10 @@ static void block_ranges(struct walk *w, u32 blk)
 	}
 	expect(w, "adopt", "domain of block", blk, b->domain, part);
 	below(w, "state of block", blk, b->state, NR_BLK_STATES);
+	below(w, "group of block", blk, b->group,
+	      c->domains[part_domain(c, part)].nr_groups);
 	below(w, "ids of block", blk, b->nr_ids,
-	      c->domains[part_domain(c, part)].block_tokens + 1);
+	      c->domains[part_domain(c, part)].ids_tokens + 1);
 	below_or_none(w, "list of block", blk, b->next, s->nr_blocks);
 	below_or_none(w, "list of block", blk, b->prev, s->nr_blocks);
 	below_or_none(w, "entry of block", blk, b->entry, s->nr_entries);
@@ -334,8 +337,9 @@ static void entry_ranges(struct walk *w, u32 i)
 	below(w, "requests of entry", i, e->io, ENT_READ + 1);
 	if (w->r->nr_faults)
 		return;
+	below(w, "group of entry", i, e->group, c->domains[e->domain].nr_groups);
 	below(w, "ids of entry", i, e->nr_ids,
-	      c->domains[e->domain].block_tokens + 1);
+	      c->domains[e->domain].ids_tokens + 1);
 	must(w, "slots of entry", i,
 	     (e->host == CORE_NONE || lies(c, e->host, e->domain, true, 0)) &&
 	     (e->area == CORE_NONE || lies(c, e->area, e->domain, 0, true)) &&

@@ -24,6 +24,16 @@ static bool none_or(u32 i, u32 most)
 
 /* ---- clients and steps ---- */
 
+static bool sources_are_sane(const struct core *c, const struct kv_step_entry *e)
+{
+	u32 dom = c->clients[e->seq / core_cfg(c)->max_seqs].domain, g;
+
+	for (g = 0; g < c->domains[dom].nr_groups; g++)
+		if (e->src[g] != CORE_NONE && salvage_in_span(c, e->src[g]) != dom)
+			return false;
+	return true;
+}
+
 static void step_ranges(struct walk *w, u32 client, u32 i)
 {
 	const struct core *c = w->c;
@@ -37,9 +47,7 @@ static void step_ranges(struct walk *w, u32 client, u32 i)
 		must(w, "entry of a step of client", client,
 		     e[n].seq / max == client &&
 		     c->seqs[e[n].seq].state != KVMM_SEQ_CLOSED &&
-		     e[n].start <= e[n].end && (e[n].src == CORE_NONE ||
-		     salvage_in_span(c, e[n].src) <
-		     core_cfg(c)->max_domains));
+		     e[n].start <= e[n].end && sources_are_sane(c, &e[n]));
 	for (h = st->held, n = 0; h != CORE_NONE && !w->r->nr_faults; n++) {
 		must(w, "what a step holds of client", client,
 		     h < core_sizes(c)->nr_holds && n < core_sizes(c)->nr_holds);
@@ -85,22 +93,37 @@ static bool links_are(const struct core *c, const struct kv_seq *s)
 					    none_or(s->fill_next, nr) &&
 		s->fill_on < core_sizes(c)->nr_entries &&
 		c->entries_low[s->fill_on].domain == s->domain &&
-		s->fill < s->nr_blocks));
+		s->fill_group < seq_groups(c, s) &&
+		s->fill < seq_tab(c, s, s->fill_group)->nr_blocks));
 }
 
-static bool table_is_sane(const struct core *c, const struct kv_seq *s)
+static bool tab_is_sane(const struct core *c, const struct kv_seq *s, u32 g)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	const struct kv_tab *t = seq_tab(c, s, g);
+	u64 most = (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES;
+	u32 tokens = s->prompt_len + s->max_tokens;
+
+	return t->seq == seq_index(c, s) && t->group == g && t->nr_blocks <= most &&
+	       t->nr_blocks == group_blocks(d, g, s->cover) &&
+	       t->nr_blocks <= group_blocks(d, g, tokens) &&
+	       t->trimmed <= t->nr_blocks && t->trim_want <= t->nr_blocks;
+}
+
+static bool tables_are_sane(const struct core *c, const struct kv_seq *s)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	u64 most = (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES;
+	u32 g;
 
-	return s->nr_blocks <= most && s->valid_len <= s->cover &&
-	       s->nr_blocks == tokens_to_blocks(d, s->cover) &&
-	       s->trimmed <= s->nr_blocks && s->trim_want <= s->nr_blocks &&
-	       (u64)s->prompt_len + s->max_tokens <= most * d->block_tokens &&
-	       s->nr_blocks <= seq_most(c, s) &&
-	       (!(s->flags & SEQF_COPY) || s->nr_blocks > s->trimmed) &&
-	       ((s->flags & SEQF_SWAPPED) != 0) ==
-	       (s->state == KVMM_SEQ_SWAPPED);
+	if (s->valid_len > s->cover ||
+	    (u64)s->prompt_len + s->max_tokens > most * d->group[0].block_tokens ||
+	    ((s->flags & SEQF_SWAPPED) != 0) != (s->state == KVMM_SEQ_SWAPPED))
+		return false;
+	for (g = 0; g < d->nr_groups; g++)
+		if (!tab_is_sane(c, s, g))
+			return false;
+	return !(s->flags & SEQF_COPY) || tab_live(&s->tab);
 }
 
 static bool lease_is_sane(const struct core *c, const struct kv_seq *s)
@@ -109,9 +132,9 @@ static bool lease_is_sane(const struct core *c, const struct kv_seq *s)
 
 	if (!(s->flags & SEQF_LEASE))
 		return !(s->flags & SEQF_PROMOTE);
-	return (s->flags & flags) == flags && !s->trimmed && s->nr_blocks &&
-	       s->promote_at <= s->nr_blocks &&
-	       s->valid_len % seq_domain(c, s)->block_tokens == 0;
+	return (s->flags & flags) == flags && !s->tab.trimmed && s->tab.nr_blocks &&
+	       s->promote_at <= s->tab.nr_blocks &&
+	       s->valid_len % seq_domain(c, s)->group[0].block_tokens == 0;
 }
 
 static void seq_ranges(struct walk *w, u32 i)
@@ -133,8 +156,8 @@ static void seq_ranges(struct walk *w, u32 i)
 	     s->cause < NR_CORE_CAUSES);
 	if (w->r->nr_faults)
 		return;
+	must(w, "table of seq", i, tables_are_sane(c, s));
 	must(w, "links of seq", i, links_are(c, s));
-	must(w, "table of seq", i, table_is_sane(c, s));
 	must(w, "lease", i, lease_is_sane(c, s));
 }
 
@@ -163,17 +186,20 @@ static struct kv_tpage *page_at(const struct core *c, u32 client, u32 page)
 	return &c->tpages[(u64)client * core_cfg(c)->nr_tables + page];
 }
 
-static bool pte_is_sane(const struct core *c, const struct kv_seq *s, u32 idx,
+static bool pte_is_sane(const struct core *c, const struct kv_tab *t, u32 idx,
 			kv_pte_t pte)
 {
+	const struct kv_seq *s = tab_seq(c, t);
 	u32 i = pte_block(pte);
 
-	if (idx < s->trimmed)
+	if (idx < t->trimmed)
 		return pte.val == PTE_NONE;
 	if (s->flags & SEQF_SWAPPED)
 		return pte_is_entry(pte) && i < core_sizes(c)->nr_entries &&
-		       c->entries_low[i].domain == s->domain;
-	return pte_is_present(pte) && salvage_in_span(c, i) == s->domain;
+		       c->entries_low[i].domain == s->domain &&
+		       c->entries_low[i].group == t->group;
+	return pte_is_present(pte) && salvage_in_span(c, i) == s->domain &&
+	       c->blocks[i].group == t->group;
 }
 
 /* Link a page back to the pages before it; @last is the one before. */
@@ -189,32 +215,33 @@ static void page_links(struct core *c, u32 client, struct kv_tpage *t, u32 last)
 		t->back[i] = CORE_NONE;
 }
 
-static void table_adopt(struct walk *w, struct core *c, struct kv_seq *s)
+static void table_adopt(struct walk *w, struct core *c, struct kv_tab *t)
 {
-	u32 i, page = s->first_page, last = CORE_NONE;
-	struct kv_tpage *t = NULL;
+	u32 i, page = t->first_page, last = CORE_NONE;
+	u32 client = tab_seq(c, t)->client;
+	struct kv_tpage *pg = NULL;
 
-	for (i = 0; i < s->nr_blocks && !w->r->nr_faults; i++) {
+	for (i = 0; i < t->nr_blocks && !w->r->nr_faults; i++) {
 		if (i % KVMM_TABLE_ENTRIES == 0) {
-			page = t ? t->next : page;
-			must(w, "page of the table of seq", seq_index(c, s),
+			page = pg ? pg->next : page;
+			must(w, "page of the table of seq", t->seq,
 			     page < core_cfg(c)->nr_tables &&
-			     page_at(c, s->client, page)->back
+			     page_at(c, client, page)->back
 			     [CORE_TABLE_HOPS - 1] == PAGE_FREE);
 			if (w->r->nr_faults)
 				return;
-			t = page_at(c, s->client, page);
-			page_links(c, s->client, t, last);
-			t->first = i;
+			pg = page_at(c, client, page);
+			page_links(c, client, pg, last);
+			pg->first = i;
 			last = page;
 		}
-		must(w, "entry of the table of seq", seq_index(c, s),
-		     pte_is_sane(c, s, i, t->pte[i % KVMM_TABLE_ENTRIES]));
+		must(w, "entry of the table of seq", t->seq,
+		     pte_is_sane(c, t, i, pg->pte[i % KVMM_TABLE_ENTRIES]));
 	}
-	must(w, "last page of seq", seq_index(c, s), s->last_page == last &&
-	     (s->nr_blocks || s->first_page == CORE_NONE));
-	if (t)
-		t->next = CORE_NONE;
+	must(w, "last page of seq", t->seq, t->last_page == last &&
+	     (t->nr_blocks || t->first_page == CORE_NONE));
+	if (pg)
+		pg->next = CORE_NONE;
 }
 
 static void tables_adopt(struct walk *w, struct core *c, u32 client)
@@ -222,21 +249,23 @@ static void tables_adopt(struct walk *w, struct core *c, u32 client)
 	struct kv_client *cl = &c->clients[client];
 	u32 nr = core_cfg(c)->nr_tables, i;
 	struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
+	struct kv_tab *t;
 
 	for (i = 0; i < nr; i++)
 		page_at(c, client, i)->back[CORE_TABLE_HOPS - 1] = PAGE_FREE;
 	for (i = 0; i < cl->max_seqs && !w->r->nr_faults; i++)
 		if (s[i].state != KVMM_SEQ_CLOSED)
-			table_adopt(w, c, &s[i]);
+			for_each_tab(c, &s[i], t)
+				table_adopt(w, c, t);
 	cl->fresh_page = nr;
 	cl->nr_free_pages = 0;
 	cl->free_page = CORE_NONE;
 	for (i = nr; i--;) {
-		struct kv_tpage *t = page_at(c, client, i);
+		struct kv_tpage *pg = page_at(c, client, i);
 
-		if (t->back[CORE_TABLE_HOPS - 1] != PAGE_FREE)
+		if (pg->back[CORE_TABLE_HOPS - 1] != PAGE_FREE)
 			continue;
-		t->next = cl->free_page;
+		pg->next = cl->free_page;
 		cl->free_page = i;
 		cl->nr_free_pages++;
 	}
@@ -268,7 +297,7 @@ static void ids_adopt(struct walk *w, struct core *c, struct kv_seq *s)
 	must(w, "ids of seq", seq_index(c, s), s->nr_ids == nr &&
 	     s->id_tail == last && (nr || !(s->flags & SEQF_QUEUED) ||
 				    (s->flags & SEQF_SWAPPED)));
-	if (s->found > nr / seq_domain(c, s)->block_tokens)
+	if (s->found > nr / seq_domain(c, s)->group[0].block_tokens)
 		s->found = 0;
 }
 

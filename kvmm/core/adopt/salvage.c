@@ -211,7 +211,7 @@ static void domain_reset(struct core *c, struct walk *w, u32 dom)
 	limit_restore(d);
 	KV_BUG_ON(d->nr_clients || d->nr_running || d->nr_waiting);
 	KV_BUG_ON(d->dev.nr_spans || d->dev.reserved || d->dev.pending_spans);
-	KV_BUG_ON(!d->block_tokens || !d->dev.span_extents);
+	KV_BUG_ON(!d->group[0].block_tokens || !d->dev.span_extents);
 	c->tenants[d->tenant].nr_domains++;
 	KV_BUG_ON(c->tenants[d->tenant].nr_domains > core_cfg(c)->max_domains);
 	lru_init(c, dom);
@@ -256,7 +256,7 @@ static bool seq_is_sane(const struct core *c, const struct kv_seq *s)
 
 	return s->prompt_len && s->state < KVMM_NR_SEQ_STATES &&
 	       tokens <= (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES *
-			 c->domains[s->domain].block_tokens &&
+			 c->domains[s->domain].group[0].block_tokens &&
 	       s->nr_retains <= SEQ_RETAINS &&
 	       !(s->open_flags & ~CORE_OPEN_FLAGS);
 }
@@ -283,12 +283,11 @@ static void seq_reset(struct core *c, u32 i)
 				was.prompt_len + was.max_tokens),
 		.nr_preempted = was.nr_preempted + 1,
 		.keep_until = was.keep_until, .nr_retains = was.nr_retains,
-		.first_page = CORE_NONE, .last_page = CORE_NONE,
 		.id_head = CORE_NONE, .id_tail = CORE_NONE,
 		.prev = CORE_NONE, .next = CORE_NONE,
-		.limiting_pool = KVMM_NO_POOL, .dirty = CORE_NONE,
-		.fill_on = CORE_NONE,
+		.limiting_pool = KVMM_NO_POOL, .fill_on = CORE_NONE,
 	};
+	seq_tabs_init(c, s);
 	memcpy(s->retains, was.retains, sizeof(s->retains));
 	s->rank = order_rank(c, s);
 	c->head->arrival = max(c->head->arrival, s->arrival + 1);
@@ -375,7 +374,7 @@ static void client_seqs(struct core *c, struct walk *w, u32 client)
 		seq_clear(c, i);
 		if (i - first >= cl->max_seqs)
 			continue;
-		KV_BUG_ON(s->state != KVMM_SEQ_CLOSED || s->nr_blocks);
+		KV_BUG_ON(s->state != KVMM_SEQ_CLOSED || s->tab.nr_blocks);
 		*free = i - first;
 		free = &s->next;
 	}

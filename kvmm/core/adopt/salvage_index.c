@@ -45,7 +45,8 @@ static void entry_judge(struct core *c, u32 i)
 	bool known = e->domain < core_cfg(c)->max_domains &&
 		     c->domains[e->domain].used &&
 		     !(e->flags & (ENTF_LOST | ENTF_PARTIAL)) &&
-		     e->nr_ids == c->domains[e->domain].block_tokens;
+		     e->group < c->domains[e->domain].nr_groups &&
+		     e->nr_ids == c->domains[e->domain].group[e->group].block_tokens;
 
 	if (!known || !(e->flags & ENTF_HOST) ||
 	    !slot_is_good(c, e->host, e->domain, true))
@@ -73,7 +74,8 @@ static bool block_stands(const struct core *c, u32 blk, u32 node)
 	b = &c->blocks[blk];
 	return (b->state == BLK_SEALED || b->state == BLK_CACHED) &&
 	       (b->flags & BLKF_INDEXED) && b->node == node &&
-	       b->domain == dom && b->nr_ids == c->domains[dom].block_tokens;
+	       b->domain == dom && b->group < c->domains[dom].nr_groups &&
+	       b->nr_ids == block_tokens(c, blk);
 }
 
 /* Do the node and the holder of its content name each other? */
@@ -107,9 +109,9 @@ static bool name_follows(const struct core *c, u32 node)
 	KV_BUG_ON(up >= core_sizes(c)->nr_nodes);
 	KV_BUG_ON(c->nodes[up].flags != JUDGE_GOOD);
 	up = c->nodes[up].ref;
-	if (index_domain(c, up) != dom)
+	if (index_domain(c, up) != dom || index_group(c, up) != index_group(c, ref))
 		return false;
-	index_chain(c, &c->domains[dom], index_name(c, up),
+	index_chain(c, &c->domains[dom], index_group(c, ref), index_name(c, up),
 		    index_ids(c, ref), hash);
 	return hash[0] == name[0] && hash[1] == name[1];
 }
@@ -207,9 +209,10 @@ static void entry_reset(struct core *c, u32 i)
 	}
 	KV_BUG_ON(was.domain >= core_cfg(c)->max_domains);
 	KV_BUG_ON(was.host == CORE_NONE && was.area == CORE_NONE);
-	KV_BUG_ON(was.nr_ids != c->domains[was.domain].block_tokens);
+	KV_BUG_ON(was.nr_ids != c->domains[was.domain].group[was.group].block_tokens);
 	*e = (struct kv_entry){
-		.domain = was.domain, .nr_ids = was.nr_ids, .node = was.node,
+		.domain = was.domain, .group = was.group, .nr_ids = was.nr_ids,
+		.node = was.node,
 		.host = was.host, .area = was.area,
 		.hash = { was.hash[0], was.hash[1] },
 		.generation = was.generation + 1,

@@ -190,7 +190,7 @@ static void block_reset(struct core *c, u32 dom, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
 	bool cached = b->flags & BLKF_INDEXED;
-	u32 node = b->node, entry = b->entry, nr_ids = b->nr_ids;
+	u32 node = b->node, entry = b->entry, nr_ids = b->nr_ids, group = b->group;
 	bool free = b->state == BLK_FREE;
 
 	KV_BUG_ON(dom >= core_cfg(c)->max_domains);
@@ -204,6 +204,7 @@ static void block_reset(struct core *c, u32 dom, u32 blk)
 	if (cached) {
 		b->state = BLK_CACHED;
 		b->node = node;
+		b->group = group & 7;
 		block_set_ids(b, nr_ids);
 	} else if (!free) {
 		b->state = BLK_QUARANTINE;

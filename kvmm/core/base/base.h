@@ -240,11 +240,6 @@ static inline bool span_is_isolated(const struct kv_span *sp)
 	return sp->class == CORE_CLASS_ISOLATED;
 }
 
-static inline u32 tokens_to_blocks(const struct kv_domain *d, u32 tokens)
-{
-	return DIV_ROUND_UP(tokens, d->block_tokens);
-}
-
 /*
  * All reasons to keep the content of a block: mappings of sequences, the
  * index, copies of the daemon.  The count is computed, not stored.
@@ -252,6 +247,14 @@ static inline u32 tokens_to_blocks(const struct kv_domain *d, u32 tokens)
 static inline u32 block_refcount(const struct kv_block *b)
 {
 	return b->nr_map + !!(b->flags & BLKF_INDEXED) + b->nr_copy;
+}
+
+/* Tokens of the block when it is full. */
+static inline u32 block_tokens(const struct core *c, u32 blk)
+{
+	const struct kv_block *b = &c->blocks[blk];
+
+	return c->domains[part_domain(c, b->domain)].group[b->group].block_tokens;
 }
 
 /* The first @nr ids of the block's tokens are known. */
@@ -452,6 +455,8 @@ u32 order_prev(const struct core *c, u32 root, const struct kv_seq *s,
 	       u32 node);
 u32 order_prev_aged(const struct core *c, u32 root, const struct kv_seq *s,
 		    u64 since);
+
+#include "kvmm/core/base/groups.h"
 
 /* Doubly linked lists of indices, with the links in the records. */
 #define list_add_tail_idx(arr, head, tail, i)				\

@@ -15,6 +15,7 @@
 #include "kvmm/core/trace.h"
 #include "kvmm/core/base/psi.h"
 #include "kvmm/core/base/lru.h"
+#include "kvmm/core/base/tables.h"
 #include "kvmm/core/why.h"
 
 #define CORE_UNIT		64u	/* least bytes that one unit of a table entry stands for */
@@ -23,6 +24,7 @@
 #define CORE_NR_CLASSES		19	/* lists of spans by fullness, see span_class() */
 #define CORE_CLASS_EMPTY	17u	/* no block of the span is in use */
 #define CORE_CLASS_ISOLATED	18u	/* the span is to be emptied, see isolate.c */
+#define CORE_MORE_GROUPS	(KVMM_MAX_GROUPS - 1u)	/* groups after group 0 */
 #define CORE_ID_PAGE		126	/* token ids in a page of ids */
 #define CORE_OPEN_FLAGS		(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX | \
 				 KVMM_OPEN_WHOLE_BLOCKS)
@@ -50,7 +52,7 @@ enum kv_block_state {
 #define BLKF_SALVAGED	BIT(5)	/* steps from before an adoption may write the block */
 #define BLKF_BAD	BIT(6)	/* a copy was filling the block when the device failed */
 
-#define BLOCK_MAP_BITS	27	/* width of kv_block.nr_map */
+#define BLOCK_MAP_BITS	24	/* width of kv_block.nr_map */
 #define BLOCK_SRC_BITS	20	/* width of kv_block.nr_src */
 #define BLOCK_COPY_MAX	15u	/* most that kv_block.nr_copy can count */
 #define BLOCK_IDS_BITS	13	/* width of kv_block.nr_ids */
@@ -62,6 +64,7 @@ enum kv_block_state {
  *             sequence may have another block in its place by now
  * @nr_copy:   copies of the daemon in flight that read or fill the block
  * @nr_ids:    token ids known, from the start of the block; see block_set_ids()
+ * @group:     layer group of the content; of a free block without meaning
  * @state:     BLK_*; written by block_set_state() alone
  * @domain:    part_index() of the owner of the span that the block is in
  * @next:      BLK_CACHED: neighbour on a list of lru.c; BLK_FREE: next on the
@@ -85,6 +88,7 @@ struct kv_block {
 	u64	nr_src	: BLOCK_SRC_BITS;
 	u64	nr_copy	: 4;
 	u64	nr_ids	: BLOCK_IDS_BITS;
+	u64	group	: 3;
 	u8	state;
 	u8	flags;
 	u16	domain;
@@ -285,6 +289,7 @@ enum kv_entry_io {
  * @tries:      failed attempts of the read under way
  * @again:      AGAIN_*: requests that are to be ordered again, see adopt.c
  * @moving:     the read is part of emptying an area (area_move.c)
+ * @group:      layer group of the content
  * @started:    time at which the request in flight began
  */
 struct kv_entry {
@@ -307,7 +312,8 @@ struct kv_entry {
 	u32	waiters;
 	u8	tries;
 	u8	again;
-	u16	moving;
+	u8	moving;
+	u8	group;
 	u64	hash[2];
 	u64	started;
 };
@@ -488,6 +494,13 @@ struct kv_part {
 /**
  * struct kv_domain - the blocks of one (tenant, model identity, layout)
  * @dev:          its part in the device pool; its other parts are core.parts
+ * @group:        its layer groups, @nr_groups of them, block_tokens filled in
+ * @stride:       bytes between layers of a block, for each group
+ * @base_tokens:  greatest common divisor of the groups' block_tokens: names are made
+ *                of so many ids at a time
+ * @hit_tokens:   least common multiple: a hit of several groups has whole ones
+ * @ids_tokens:   the largest: ids that each block has room for
+ * @step_tokens:  of the attach message of its first client
  * @high_blocks:  memory.high in blocks
  * @emin, @elow:  blocks that memory.min and memory.low protect, see limit.c; 0
  *                while the domain has no clients
@@ -513,10 +526,14 @@ struct kv_domain {
 	u32	tenant;
 	char	name[KVMM_NAME_LEN];
 	u8	identity[KVMM_IDENTITY_LEN];
-	struct kvmm_group group;
-	u32	block_tokens;
+	struct kvmm_group group[KVMM_MAX_GROUPS];
+	u64	stride[KVMM_MAX_GROUPS];
+	u32	nr_groups;
+	u32	base_tokens;
+	u32	hit_tokens;
+	u32	ids_tokens;
+	u32	step_tokens;
 	u32	nr_clients;
-	u64	layer_stride;
 	u64	min_bytes;
 	u64	low_bytes;
 	u64	high_bytes;
@@ -662,31 +679,20 @@ struct kv_taken {
  * @valid_len:  tokens whose KV is valid
  * @cover:      end of the positions that open steps may write, at least
  *              @valid_len
- * @nr_blocks:  table entries, exactly DIV_ROUND_UP(@cover, block_tokens)
- * @reserved:   blocks of its reservation that it has not taken yet, one more
- *              with SEQF_COPY
- * @resv_blocks: end of the table indices that the reservation is for
  * @nr_steps:   open steps that name the sequence
  * @last_step:  number of the last step that named it
  * @epoch:      raised when the sequence is marked or preempted
- * @first_page: first page of its table; CORE_NONE: the table is empty
  * @nr_ids:     ids that its client sent for the next match
  * @prev, @next: wait list or run list of the domain (queue.c)
- * @fill:       table indices below it are filled, RESTORING only
+ * @fill_group: groups before it are filled, RESTORING only
+ * @fill:       table indices of @fill_group below it are filled
  * @fill_on:    entry whose content the block at @fill gets, else CORE_NONE
  * @fill_prev, @fill_next: list of the sequences that wait for this entry
  * @known_len:  tokens that it computed although the index had had them before
  * @keep_until: by advice: time until which blocks that it leaves to the cache
  *              are evicted last; 0: no such time
- * @end:        end of the positions that each open step covers, by the place of
- *              the step in the client's ring
- * @trimmed:    table indices below it were trimmed: they name no block
- * @trim_want:  value that @trimmed gets when the steps up to @trim_step have
- *              ended
- * @trim_more:  a later, larger value of @trim_want, for when the steps up to
- *              @trim_more_step have ended; 0: none
- * @trim_hash:  name of the last trimmed block: parent of the next block
- * @dirty:      lowest table index that changed since the last result of a step
+ * @start, @end: the positions that each open step covers, by the place of the step in
+ *              the client's ring; @end of a step without the sequence is 0
  * @since:      time at which it was admitted, or began to wait
  * @active:     time at which it was last admitted or granted, or restored by
  *              advice
@@ -703,8 +709,9 @@ struct kv_taken {
  *              node, PSI_*; written by psi.c
  * @nr_retains: entries of @retains; a newer one overrides an older one
  * @born:       number of the request that made it
- * @in_soon, @in_marked, @in_pages: its part in the sums of tally.c
+ * @in_soon, @in_marked, @in_pages, @in_growth: its part in the sums of tally.c
  * @age_prev, @age_next: list of waiting sequences by age (kv_domain.age_head)
+ * @tab:        its table of group 0; core.tabs has those of the other groups
  * @found:      leading blocks of its prompt that were in the index when it was
  *              last looked up
  * @found_hash: name of the last of these blocks
@@ -744,13 +751,8 @@ struct kv_seq {
 	u32	max_tokens;
 	u32	valid_len;
 	u32	cover;
-	u32	nr_blocks;
-	u32	reserved;
-	u32	resv_blocks;
 	u32	nr_steps;
 	u32	epoch;
-	u32	first_page;
-	u32	last_page;
 	u32	nr_ids;
 	u32	id_head;
 	u32	id_tail;
@@ -762,6 +764,7 @@ struct kv_seq {
 	s32	reason;
 	u32	limiting_pool;
 	u32	end[KVMM_MAX_STEPS];
+	u32	start[KVMM_MAX_STEPS];
 	u32	fill;
 	u32	fill_on;
 	u32	fill_prev;
@@ -770,13 +773,11 @@ struct kv_seq {
 	u8	psi_node;
 	u8	in_soon;
 	u8	in_marked;
+	u32	in_growth;
+	u32	fill_group;
 	u64	stuck;
 	u32	known_len;
-	u32	dirty;
 	u64	keep_until;
-	u32	trimmed;
-	u32	trim_want;
-	u32	trim_more;
 	u32	in_pages;
 	u32	age_prev;
 
@@ -789,72 +790,15 @@ struct kv_seq {
 	u64	found_hash[2];
 	u64	oldest;
 	u32	kid[NR_NODES][2];
-	u64	trim_step;
-	u64	trim_more_step;
-	u64	trim_hash[2];
 	u64	born;
 	u64	opened;
+	struct kv_tab tab;
 	u64	until;
 	u32	lease_at;
 	u32	promote_at;
 	char	label[KVMM_LABEL_LEN];
 	struct kv_wait wait;
 	struct kv_taken taken;
-};
-
-/* An entry of a block table: its type, and a block or lower-tier entry. */
-typedef struct {
-	u64	val;
-} kv_pte_t;
-
-#define PTE_NONE	0ull
-#define PTE_PRESENT	1ull
-#define PTE_ENTRY	2ull	/* the content is on a lower tier */
-#define PTE_TYPE_SHIFT	56
-
-static inline kv_pte_t pte_none(void)
-{
-	return (kv_pte_t){ .val = PTE_NONE };
-}
-
-static inline kv_pte_t pte_present(u32 blk)
-{
-	return (kv_pte_t){ .val = (PTE_PRESENT << PTE_TYPE_SHIFT) | blk };
-}
-
-static inline bool pte_is_present(kv_pte_t pte)
-{
-	return pte.val >> PTE_TYPE_SHIFT == PTE_PRESENT;
-}
-
-static inline kv_pte_t pte_entry(u32 entry)
-{
-	return (kv_pte_t){ .val = (PTE_ENTRY << PTE_TYPE_SHIFT) | entry };
-}
-
-static inline bool pte_is_entry(kv_pte_t pte)
-{
-	return pte.val >> PTE_TYPE_SHIFT == PTE_ENTRY;
-}
-
-static inline u32 pte_block(kv_pte_t pte)
-{
-	return (u32)pte.val;
-}
-
-#define CORE_TABLE_HOPS		10	/* hops that a table page knows */
-
-/**
- * struct kv_tpage - a page of a block table, private to the core
- * @back: the pages 1, 2, 4, ... before it in the chain
- *
- * The copy of the page that the client reads has the same index in segment D.
- */
-struct kv_tpage {
-	u32		next;
-	u32		first;
-	u32		back[CORE_TABLE_HOPS];
-	kv_pte_t	pte[KVMM_TABLE_ENTRIES];
 };
 
 struct kv_idpage {
@@ -943,12 +887,13 @@ struct kv_step {
 	u32	held;
 };
 
-/* A granted entry of an open step; @src: block that its tail is copied from. */
+/* A granted entry of an open step; @src: blocks that its tails are copied from. */
 struct kv_step_entry {
 	u32	seq;
 	u32	start;
 	u32	end;
-	u32	src;
+	u32	resv;
+	u32	src[KVMM_MAX_GROUPS];
 };
 
 /**
@@ -1012,7 +957,7 @@ struct tenant_scan {
  * @barred:   displace.c: core_head.bar_pass of the pass that spares its family
  * @plan:     remap.c: its entry as a child plus one, else 0
  * @plan_err: remap.c: why its family is left alone, else 0
- * @low:      migrate.c: first table index that open steps may write
+ * @low:      migrate.c: first position that open steps may write
  */
 struct seq_scan {
 	u32	barred;
@@ -1048,6 +993,7 @@ struct core_sizes {
 	u32	nr_idpages;
 	u32	nr_steps;
 	u64	nr_step_entries;
+	u64	nr_scratch;		/* also an entry of each table page of a client */
 };
 
 /*
@@ -1078,13 +1024,14 @@ static_assert(sizeof(struct kv_block) + sizeof(struct kv_node) +
 	x(samples,	struct kv_sample,	LIFE_SAMPLES)		\
 	x(clients,	struct kv_client,	cfg->max_clients)	\
 	x(seqs,		struct kv_seq,		s->nr_seqs)		\
+	x(tabs,		struct kv_tab,		(u64)s->nr_seqs * CORE_MORE_GROUPS) \
 	x(leases,	u32,			s->nr_seqs)		\
 	x(tpages,	struct kv_tpage,	s->nr_tpages)		\
 	x(idpages,	struct kv_idpage,	s->nr_idpages)		\
 	x(steps,	struct kv_step,		s->nr_steps)		\
 	x(entries,	struct kv_step_entry,	s->nr_step_entries)	\
 	x(holds,	struct kv_hold,		s->nr_holds)		\
-	x(scratch,	u32,			max(s->nr_blocks, s->nr_holds)) \
+	x(scratch,	u32,			s->nr_scratch) \
 	x(span_scans,	struct span_scan,	s->all_extents)		\
 	x(domain_scans,	struct domain_scan,	cfg->max_domains)	\
 	x(tenant_scans,	struct tenant_scan,	cfg->max_tenants)	\

@@ -68,13 +68,14 @@ static void walk_shadow(struct walk *w, const char *what, u32 i,
 }
 
 /* Check one table entry: count its reference, compare its shadow. */
-static void walk_pte(struct walk *w, const struct kv_seq *s, u32 idx,
+static void walk_pte(struct walk *w, const struct kv_tab *tab, u32 idx,
 		     kv_pte_t pte, const u32 *shadow)
 {
 	const struct core *c = w->c;
+	const struct kv_seq *s = tab_seq(c, tab);
 	u32 i = pte_block(pte);
 
-	if (idx < s->trimmed) {
+	if (idx < tab->trimmed) {
 		expect(w, "tables", "trimmed entry of seq", seq_index(c, s),
 		       pte.val, PTE_NONE);
 		walk_shadow(w, "trimmed entry", idx, shadow, KVMM_NO_INDEX);
@@ -85,6 +86,8 @@ static void walk_pte(struct walk *w, const struct kv_seq *s, u32 idx,
 		       seq_index(c, s), s->state, KVMM_SEQ_SWAPPED);
 		expect(w, "law 2", "domain of entry", i,
 		       c->entries_low[i].domain, s->domain);
+		expect(w, "groups", "group of entry", i, c->entries_low[i].group,
+		       tab->group);
 		walk_shadow(w, "swapped entry", i, shadow, KVMM_NO_INDEX);
 		c->walked[i]++;
 		return;
@@ -96,18 +99,20 @@ static void walk_pte(struct walk *w, const struct kv_seq *s, u32 idx,
 	c->scratch[i]++;
 	expect(w, "law 2", "domain of block", i, c->blocks[i].domain,
 	       s->domain);
+	expect(w, "groups", "group of block", i, c->blocks[i].group, tab->group);
 	walk_shadow(w, "entry of block", i, shadow, block_entry(c, i));
 }
 
 /* Walk one table; count its mappings into scratch. */
-static void walk_table(struct walk *w, const struct kv_seq *s)
+static void walk_table(struct walk *w, const struct kv_tab *tab)
 {
 	const struct core *c = w->c;
+	const struct kv_seq *s = tab_seq(c, tab);
 	const struct kvmm_table_page *sh = c->bind[s->client].tables;
-	u32 i, si = seq_index(c, s), page = s->first_page, last = CORE_NONE;
+	u32 i, si = seq_index(c, s), page = tab->first_page, last = CORE_NONE;
 	const struct kv_tpage *t = NULL;
 
-	for (i = 0; i < s->nr_blocks; i++) {
+	for (i = 0; i < tab->nr_blocks; i++) {
 		if (i % KVMM_TABLE_ENTRIES == 0) {
 			if (page == CORE_NONE) {
 				walk_fault(w, "tables", "pages of seq", si, i,
@@ -123,8 +128,11 @@ static void walk_table(struct walk *w, const struct kv_seq *s)
 			if (sh)
 				expect(w, "shadow", "handle of page", page,
 				       sh[page].seq, seq_handle(c, s));
+			if (sh)
+				expect(w, "shadow", "group of page", page,
+				       sh[page].group, tab->group);
 		}
-		walk_pte(w, s, i, t->pte[i - t->first],
+		walk_pte(w, tab, i, t->pte[i - t->first],
 			 sh ? &sh[page].entry[i - t->first] : NULL);
 		if (i - t->first == KVMM_TABLE_ENTRIES - 1)
 			page = t->next;
@@ -132,21 +140,21 @@ static void walk_table(struct walk *w, const struct kv_seq *s)
 }
 
 /* The blocks that an open step writes must belong to its sequence alone. */
-static void walk_step_entry(struct walk *w, const struct kv_step_entry *e)
+static void walk_step_tab(struct walk *w, const struct kv_step_entry *e,
+			  const struct kv_tab *t)
 {
 	const struct core *c = w->c;
-	const struct kv_seq *s = &c->seqs[e->seq];
-	u32 bt = seq_domain(c, s)->block_tokens;
+	u32 bt = tab_tokens(c, t);
 	u32 idx, blk;
 
-	for (idx = max(e->start, s->valid_len) / bt; (u64)idx * bt < e->end;
-	     idx++) {
-		if (idx >= s->nr_blocks) {
+	for (idx = max(e->start, tab_seq(c, t)->valid_len) / bt;
+	     (u64)idx * bt < e->end; idx++) {
+		if (idx >= t->nr_blocks) {
 			walk_fault(w, "law 3", "seq in a step lacks blocks",
-				   e->seq, s->nr_blocks, idx + 1);
+				   e->seq, t->nr_blocks, idx + 1);
 			return;
 		}
-		blk = table_get(c, s, idx);
+		blk = table_get(c, t, idx);
 		expect(w, "law 3", "writers of block", blk,
 		       block_refcount(&c->blocks[blk]), 1);
 		if (c->blocks[blk].state != BLK_OPEN &&
@@ -154,6 +162,14 @@ static void walk_step_entry(struct walk *w, const struct kv_step_entry *e)
 			walk_fault(w, "law 3", "state of written block", blk,
 				   c->blocks[blk].state, BLK_OPEN);
 	}
+}
+
+static void walk_step_entry(struct walk *w, const struct kv_step_entry *e)
+{
+	const struct kv_tab *t;
+
+	for_each_tab(w->c, &w->c->seqs[e->seq], t)
+		walk_step_tab(w, e, t);
 }
 
 /* Count the blocks that a step holds; no sequence of it maps them any more. */
@@ -183,6 +199,17 @@ static void walk_sources(struct walk *w)
 		       c->blocks[i].nr_src, c->scratch[i]);
 }
 
+/* Count the blocks that the tails of an entry are copied from. */
+static void walk_src(const struct walk *w, const struct kv_step_entry *e)
+{
+	const struct core *c = w->c;
+	u32 g;
+
+	for (g = 0; g < seq_groups(c, &c->seqs[e->seq]); g++)
+		if (e->src[g] != CORE_NONE)
+			c->scratch[e->src[g]]++;
+}
+
 static void walk_steps(struct walk *w)
 {
 	const struct core *c = w->c;
@@ -204,8 +231,7 @@ static void walk_steps(struct walk *w)
 
 			for (k = 0; k < st->nr; k++) {
 				walk_step_entry(w, &e[k]);
-				if (e[k].src != CORE_NONE)
-					c->scratch[e[k].src]++;
+				walk_src(w, &e[k]);
 			}
 			walk_held(w, st);
 			named += st->nr;
@@ -219,17 +245,52 @@ static void walk_steps(struct walk *w)
 
 /* ---- sequences ---- */
 
+/* One table of a sequence.  @running: the sequence is resident */
+static void walk_tab(struct walk *w, const struct kv_tab *t, bool running)
+{
+	const struct core *c = w->c;
+	const struct kv_seq *s = tab_seq(c, t);
+	u32 i = seq_index(c, s), bt = tab_tokens(c, t);
+	bool copy = s->flags & SEQF_COPY;
+
+	walk_table(w, t);
+	expect(w, "seq", "table length of", i, t->nr_blocks, tab_blocks(c, t, s->cover));
+	if (!running && s->state != KVMM_SEQ_SWAPPED) {
+		expect(w, "seq", "waits but holds blocks", i, t->nr_blocks, 0);
+		expect(w, "seq", "waits but holds promises", i, t->reserved, 0);
+	}
+	expect(w, "seq", "trimmed of", i, (u64)t->trimmed * bt <=
+	       s->valid_len && t->trimmed <= t->trim_want, 1);
+	expect(w, "seq", "more to be trimmed of", i, t->trim_more &&
+	       (t->trim_want == t->trimmed || t->trim_more <= t->trim_want), 0);
+	if (t->trim_want > t->trimmed)
+		expect(w, "seq", "will be trimmed in no step", i,
+		       !s->nr_steps, 0);
+	expect(w, "seq", "promises of", i, t->reserved,
+	       (t->resv_blocks > t->nr_blocks ? t->resv_blocks - t->nr_blocks : 0) +
+	       copy);
+	if (copy)
+		expect(w, "seq", "state of the tail to be copied of", i,
+		       c->blocks[table_get(c, t, t->nr_blocks - 1)].state,
+		       BLK_SEALED);
+	if (running && s->state != KVMM_SEQ_RESTORING && s->valid_len % bt)
+		expect(w, "seq", "ids in the tail of", i,
+		       c->blocks[table_get(c, t, s->valid_len / bt)].nr_ids >=
+		       s->valid_len % bt, 1);
+}
+
 static void walk_seq(struct walk *w, const struct kv_seq *s)
 {
 	const struct core *c = w->c;
-	const struct kv_domain *d = seq_domain(c, s);
+	const struct kv_tab *t;
 	bool running = s->state == KVMM_SEQ_READY ||
 		       s->state == KVMM_SEQ_MARKED ||
 		       s->state == KVMM_SEQ_RESTORING;
 	bool swapped = s->state == KVMM_SEQ_SWAPPED;
 	u32 i = seq_index(c, s), cover = s->valid_len, n;
 
-	walk_table(w, s);
+	for_each_tab(c, s, t)
+		walk_tab(w, t, running);
 	if (device_is_lost(c) && s->state != KVMM_SEQ_FAILED)
 		expect(w, "device", "lives on a lost device: seq", i,
 		       s->state == KVMM_SEQ_MARKED, 1);
@@ -238,43 +299,15 @@ static void walk_seq(struct walk *w, const struct kv_seq *s)
 	expect(w, "seq", "cause of preemption of", i, s->cause < NR_CORE_CAUSES,
 	       1);
 	expect(w, "seq", "cover of", i, s->cover, cover);
-	expect(w, "seq", "table length of", i, s->nr_blocks,
-	       tokens_to_blocks(d, s->cover));
 	expect(w, "seq", "residence of", i, !!(s->flags & SEQF_RUNNING),
 	       running);
 	expect(w, "seq", "waiting of", i, !!(s->flags & SEQF_QUEUED),
 	       (s->state == KVMM_SEQ_WAITING && (s->flags & SEQF_MATCHED)) ||
 	       (swapped && !(s->flags & SEQF_PAGEDOUT)));
-	if (!running && !swapped) {
-		expect(w, "seq", "waits but holds blocks", i, s->nr_blocks, 0);
-		expect(w, "seq", "waits but holds promises", i, s->reserved, 0);
-	}
-	expect(w, "seq", "trimmed of", i, (u64)s->trimmed * d->block_tokens <=
-	       s->valid_len && s->trimmed <= s->trim_want, 1);
-	expect(w, "seq", "more to be trimmed of", i, s->trim_more &&
-	       (s->trim_want == s->trimmed || s->trim_more <= s->trim_want),
-	       0);
-	if (s->trim_want > s->trimmed)
-		expect(w, "seq", "will be trimmed in no step", i,
-		       !s->nr_steps, 0);
 	expect(w, "seq", "scratch of", i, seq_scan(c, s)->plan ||
 	       seq_scan(c, s)->plan_err, 0);
-	expect(w, "seq", "promises of", i, s->reserved,
-	       (s->resv_blocks > s->nr_blocks ? s->resv_blocks - s->nr_blocks
-					      : 0) +
-	       ((s->flags & SEQF_COPY) != 0));
-	if (s->flags & SEQF_COPY)
-		expect(w, "seq", "state of the tail to be copied of", i,
-		       c->blocks[table_get(c, s, s->nr_blocks - 1)].state,
-		       BLK_SEALED);
 	expect(w, "seq", "family ring of", i,
 	       c->seqs[s->fam_next].fam_prev, i);
-	if (running && s->state != KVMM_SEQ_RESTORING &&
-	    s->valid_len % d->block_tokens)
-		expect(w, "seq", "ids in the tail of", i,
-		       c->blocks[table_get(c, s, s->valid_len /
-					   d->block_tokens)].nr_ids >=
-		       s->valid_len % d->block_tokens, 1);
 }
 
 static void walk_seqs(struct walk *w)
@@ -298,8 +331,8 @@ static bool found_in_index(const struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
 
-	return b->nr_ids == c->domains[b->domain].block_tokens &&
-	       index_lookup(c, b->domain, b->hash, block_ids(c, blk)) == blk;
+	return b->nr_ids == block_tokens(c, blk) &&
+	       index_lookup(c, b->domain, b->group, b->hash, block_ids(c, blk)) == blk;
 }
 
 static void walk_block(struct walk *w, u32 blk)
@@ -343,7 +376,8 @@ static void walk_block(struct walk *w, u32 blk)
 			   BLK_SEALED);
 	if (indexed)
 		expect(w, "index", "lookup of block", blk,
-		       index_lookup(c, b->domain, b->hash, block_ids(c, blk)),
+		       index_lookup(c, b->domain, b->group, b->hash,
+				    block_ids(c, blk)),
 		       blk);
 	if (indexed)
 		check_chain(w, blk, block_ids(c, blk));
@@ -484,7 +518,7 @@ static void walk_domain_seqs(struct walk *w, u32 dom)
 
 		if (s->state == KVMM_SEQ_CLOSED || s->domain != dom)
 			continue;
-		reserved += s->reserved;
+		reserved += seq_reserved(c, s);
 		marked += s->state == KVMM_SEQ_MARKED;
 		running += !!(s->flags & SEQF_RUNNING);
 		if (s->flags & SEQF_RUNNING)

@@ -54,7 +54,10 @@ void check_chain(struct walk *w, u32 ref, const u32 *ids)
 		walk_fault(w, "index", "gap before", ref, 0, 1);
 		return;
 	}
-	index_chain(c, &c->domains[dom], index_name(c, up), ids, hash);
+	expect(w, "index", "group before that of", ref, index_group(c, up),
+	       index_group(c, ref));
+	index_chain(c, &c->domains[dom], index_group(c, ref), index_name(c, up),
+		    ids, hash);
 	expect(w, "index", "chain of", ref, name[0] ^ name[1],
 	       hash[0] ^ hash[1]);
 }

@@ -19,10 +19,10 @@ static void walk_lease(struct walk *w, u32 i)
 	       (s->flags & (SEQF_SWAPPED | SEQF_PAGEDOUT | SEQF_QUEUED | SEQF_RUNNING)),
 	       SEQF_SWAPPED | SEQF_PAGEDOUT);
 	expect(w, "lease", "place of the promotion of seq", i,
-	       s->promote_at <= s->nr_blocks, 1);
-	for (n = 0; n < s->nr_blocks; n++)
+	       s->promote_at <= s->tab.nr_blocks, 1);
+	for (n = 0; n < s->tab.nr_blocks; n++)
 		expect(w, "lease", "content on a lower tier of seq", i,
-		       pte_is_entry(table_pte(c, s, n)), 1);
+		       pte_is_entry(table_pte(c, &s->tab, n)), 1);
 }
 
 /* Leases that are promoted: the list has each of them once. */
@@ -66,7 +66,7 @@ void check_leases(struct walk *w)
 			if (s->state == KVMM_SEQ_CLOSED || s->domain != dom ||
 			    !(s->flags & SEQF_LEASE))
 				continue;
-			blocks += s->nr_blocks;
+			blocks += s->tab.nr_blocks;
 			leases++;
 		}
 		expect(w, "lease", "blocks of domain", dom, c->domains[dom].leased, blocks);

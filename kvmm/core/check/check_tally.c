@@ -68,7 +68,7 @@ static void tally_seq(struct walk *w, const struct kv_seq *s, struct tally *t)
 	t->swapped += (s->flags & SEQF_QUEUED) && (s->flags & SEQF_SWAPPED);
 	if (!(s->flags & SEQF_RUNNING)) {
 		expect(w, "tally", "counted though not resident: seq", i,
-		       s->in_soon || s->in_pages || s->in_marked ||
+		       s->in_soon || s->in_pages || s->in_marked || s->in_growth ||
 		       (s->flags & (SEQF_IN_READY | SEQF_IN_REFUSED)), 0);
 		return;
 	}
@@ -83,7 +83,7 @@ static void tally_seq(struct walk *w, const struct kv_seq *s, struct tally *t)
 	t->ready += ready;
 	t->refused += !!(s->flags & SEQF_IN_REFUSED);
 	t->soon += wmark_seq(c, s);
-	t->promised += table_promised(s);
+	t->promised += table_promised(c, s);
 	t->marked += s->state == KVMM_SEQ_MARKED;
 }
 
@@ -182,6 +182,17 @@ static void walk_domain_tally(struct walk *w, u32 dom)
 }
 
 /* Each sequence that waits for a block to be filled is on its entry's list. */
+/* The block that a restoring sequence waits for; CORE_NONE: its tables have none. */
+static u32 filled_next(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_tab *t;
+
+	if (s->fill_group >= seq_groups(c, s))
+		return CORE_NONE;
+	t = seq_tab(c, s, s->fill_group);
+	return s->fill < t->nr_blocks ? table_get(c, t, s->fill) : CORE_NONE;
+}
+
 static void walk_fills(struct walk *w)
 {
 	const struct core *c = w->c;
@@ -199,7 +210,7 @@ static void walk_fills(struct walk *w)
 		if (s->fill_on != CORE_NONE)
 			expect(w, "fill", "block that is waited for by seq", i,
 			       c->entries_low[s->fill_on].dev,
-			       table_get(c, s, s->fill));
+			       filled_next(c, s));
 	}
 	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
 		if (c->entries_low[i].domain == ENTRY_UNUSED)

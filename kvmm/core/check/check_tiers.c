@@ -74,7 +74,7 @@ static void walk_entry(struct walk *w, u32 i)
 							e->area);
 
 		expect(w, "index", "lookup of entry", i,
-		       index_lookup(c, e->domain, e->hash, ids),
+		       index_lookup(c, e->domain, e->group, e->hash, ids),
 		       REF_ENTRY | i);
 		check_chain(w, REF_ENTRY | i, ids);
 	}

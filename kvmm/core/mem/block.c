@@ -71,8 +71,7 @@ u32 *block_ids(const struct core *c, u32 blk)
 	u32 span = block_span(c, blk), base = span * s->blocks_per_extent;
 
 	return c->ids + (u64)span * s->ids_per_extent +
-	       (u64)(blk - base) *
-	       c->domains[part_domain(c, b->domain)].block_tokens;
+	       (u64)(blk - base) * c->domains[part_domain(c, b->domain)].ids_tokens;
 }
 
 /*
@@ -246,11 +245,12 @@ void block_set_state(struct core *c, u32 blk, u32 state)
 /**
  * block_alloc() - take a free block for a client to write
  * @dom:    domain
+ * @group:  layer group that it is for
  * @client: it must have mapped the block's extent
  *
  * Return: the block, OPEN and not mapped yet, or CORE_NONE.
  */
-u32 block_alloc(struct core *c, u32 dom, u32 client)
+u32 block_alloc(struct core *c, u32 dom, u32 client, u32 group)
 {
 	u32 first = span_pick(c, &c->domains[dom], client);
 	u32 blk;
@@ -258,6 +258,7 @@ u32 block_alloc(struct core *c, u32 dom, u32 client)
 	if (first == CORE_NONE)
 		return CORE_NONE;
 	blk = block_take(c, first, BLK_OPEN);
+	c->blocks[blk].group = group & 7;
 	c->domains[dom].alloc_nr++;
 	core_count(c, CORE_EV_pgalloc, 1);
 	return blk;
@@ -429,10 +430,10 @@ void block_limbo_end(struct core *c, u32 blk)
 void block_filled(struct core *c, u32 blk)
 {
 	struct kv_block *b = &c->blocks[blk];
-	const struct kv_domain *d = &c->domains[b->domain];
+	u32 full = block_tokens(c, blk);
 
-	KV_BUG_ON(b->state != BLK_LIMBO || b->nr_ids > d->block_tokens);
-	if (b->nr_map && b->nr_ids < d->block_tokens) {
+	KV_BUG_ON(b->state != BLK_LIMBO || b->nr_ids > full);
+	if (b->nr_map && b->nr_ids < full) {
 		block_set_state(c, blk, BLK_OPEN);
 		/*
 		 * Only here: a sequence that writes an OPEN block is its only

@@ -12,6 +12,11 @@
  * block, too; a collision along the chain would need equal keyed 128-bit hashes
  * for different prefixes.
  *
+ * With several layer groups the prefix has one chain, of base_tokens ids a link.  The
+ * name of a block is that of the prefix that ends with it, mixed with the number of
+ * its group.  Blocks of a group with a window have no parents: a hit needs only the
+ * last window, so those before it may be dropped first.
+ *
  * The index holds one reference to each of its blocks.  A block that no running
  * sequence maps is CACHED; lru.c decides the order in which these are evicted.
  *
@@ -35,6 +40,8 @@
 #define FIELD_SALT	2u
 #define FIELD_PARENT	3u
 #define FIELD_IDS	4u
+
+#define GROUP_MIX	0x9e3779b97f4a7c15ull	/* 0 for group 0 */
 
 /* A field is its type, its length in bytes, and these bytes. */
 struct root_input {
@@ -70,9 +77,18 @@ static void hash_pair(const struct core *c, const struct kv_domain *d,
 	hash[1] = h.high64;
 }
 
-/* Root of the hash chains of a (domain, salt). */
+/*
+ * index_mix() - make the name of a prefix that of the group's block which ends there,
+ * or the other way round
+ */
+void index_mix(u32 group, u64 *hash)
+{
+	hash[0] ^= group * GROUP_MIX;
+}
+
+/* Root of the hash chains of a (domain, salt) in a group. */
 void index_root(const struct core *c, const struct kv_domain *d, u64 salt,
-		u64 *hash)
+		u32 group, u64 *hash)
 {
 	struct root_input in = {
 		.identity_head = { FIELD_IDENTITY, sizeof(in.identity) },
@@ -81,19 +97,33 @@ void index_root(const struct core *c, const struct kv_domain *d, u64 salt,
 
 	memcpy(in.identity, d->identity, sizeof(in.identity));
 	hash_pair(c, d, &in, sizeof(in), NULL, 0, hash);
+	index_mix(group, hash);
 }
 
-/* Name of the block that holds @ids after the prefix named @parent. */
-void index_chain(const struct core *c, const struct kv_domain *d,
-		 const u64 *parent, const u32 *ids, u64 *hash)
+/* Name of the prefix that has base_tokens @ids after the prefix named @parent. */
+void index_base(const struct core *c, const struct kv_domain *d, const u64 *parent,
+		const u32 *ids, u64 *hash)
 {
 	struct chain_input in = {
 		.parent_head = { FIELD_PARENT, sizeof(in.parent) },
 		.parent = { parent[0], parent[1] },
-		.ids_head = { FIELD_IDS, 4 * d->block_tokens },
+		.ids_head = { FIELD_IDS, 4 * d->base_tokens },
 	};
 
-	hash_pair(c, d, &in, sizeof(in), ids, d->block_tokens, hash);
+	hash_pair(c, d, &in, sizeof(in), ids, d->base_tokens, hash);
+}
+
+/* Name of the block of a group that holds @ids after the block named @parent. */
+void index_chain(const struct core *c, const struct kv_domain *d, u32 group,
+		 const u64 *parent, const u32 *ids, u64 *hash)
+{
+	u32 nr = d->group[group].block_tokens, i;
+
+	memcpy(hash, parent, 2 * sizeof(*hash));
+	index_mix(group, hash);
+	for (i = 0; i < nr; i += d->base_tokens)
+		index_base(c, d, hash, ids + i, hash);
+	index_mix(group, hash);
 }
 
 static u32 *index_bucket(const struct core *c, const u64 *hash)
@@ -136,6 +166,13 @@ u32 index_domain(const struct core *c, u32 ref)
 	return c->blocks[ref].domain;
 }
 
+u32 index_group(const struct core *c, u32 ref)
+{
+	if (ref & REF_ENTRY)
+		return c->entries_low[ref & ~REF_ENTRY].group;
+	return c->blocks[ref].group;
+}
+
 /* The ids are stored beside the content, on its tier. */
 const u32 *index_ids(const struct core *c, u32 ref)
 {
@@ -148,24 +185,25 @@ const u32 *index_ids(const struct core *c, u32 ref)
 }
 
 /**
- * index_lookup() - the block of @dom that holds exactly this prefix
+ * index_lookup() - the block of a group of @dom that holds exactly this prefix
  * @hash: its name
- * @ids:  block_tokens ids, compared
+ * @ids:  block_tokens ids of the group, compared
  *
  * Return: the block, or REF_ENTRY and the entry when the content is on the
  * lower tiers only, or CORE_NONE.
  */
-u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
+u32 index_lookup(const struct core *c, u32 dom, u32 group, const u64 *hash,
 		 const u32 *ids)
 {
+	const u32 bytes = 4 * c->domains[dom].group[group].block_tokens;
 	u32 ref = *index_bucket(c, hash);
 
 	for (; ref != CORE_NONE; ref = *ref_next(c, ref)) {
 		const u64 *h = index_name(c, ref);
 
 		if (index_domain(c, ref) == dom && h[0] == hash[0] &&
-		    h[1] == hash[1] && !memcmp(index_ids(c, ref), ids,
-					4 * c->domains[dom].block_tokens))
+		    h[1] == hash[1] && index_group(c, ref) == group &&
+		    !memcmp(index_ids(c, ref), ids, bytes))
 			return ref;
 	}
 	return CORE_NONE;

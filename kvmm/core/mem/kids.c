@@ -34,7 +34,7 @@ static bool kid_follows(const struct core *c, u32 blk, const u64 *name)
 	const struct kv_block *b = &c->blocks[blk];
 	u64 hash[2];
 
-	index_chain(c, &c->domains[b->domain], name, block_ids(c, blk), hash);
+	index_chain(c, &c->domains[b->domain], b->group, name, block_ids(c, blk), hash);
 	return hash[0] == b->hash[0] && hash[1] == b->hash[1];
 }
 
@@ -54,7 +54,7 @@ u32 kid_find(const struct core *c, u32 dom, u32 parent, const u64 *name,
 					  c->nodes[parent].kid;
 	u32 i = first, best = CORE_NONE, seen, common;
 
-	KV_BUG_ON(nr > c->domains[dom].block_tokens);
+	KV_BUG_ON(nr > c->domains[dom].group[0].block_tokens);
 	*len = 0;
 	for (seen = 0; i != CORE_NONE && index_on_device(c, i) &&
 	     seen < KIDS_MAX; seen++) {

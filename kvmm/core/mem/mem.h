@@ -29,7 +29,7 @@ static inline bool device_is_bad(const struct core *c, u32 blk)
 }
 
 /* block.c: states of blocks, and the counts that decide them */
-u32 block_alloc(struct core *c, u32 dom, u32 client);
+u32 block_alloc(struct core *c, u32 dom, u32 client, u32 group);
 u32 block_take(struct core *c, u32 first, u32 state);
 void block_set_state(struct core *c, u32 blk, u32 state);
 void block_map(struct core *c, u32 blk);
@@ -82,32 +82,35 @@ u32 slot_alloc_out(struct core *c, u32 part, u32 nr);
 u32 slot_alloc_beside(struct core *c, u32 part, u32 peer, bool up);
 
 /* table.c: block tables and their shadows */
-u32 table_differs(const struct core *c, const struct kv_seq *a,
-		  const struct kv_seq *b, u32 idx);
-u32 table_find_visited(const struct core *c, const struct kv_seq *s, u32 idx);
-u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx);
-void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk);
-int __must_check table_push(struct core *c, struct kv_seq *s, u32 blk);
-bool table_has_room(const struct core *c, const struct kv_seq *s, u32 nr);
+u32 table_differs(const struct core *c, const struct kv_tab *a,
+		  const struct kv_tab *b, u32 idx);
+u32 table_find_visited(const struct core *c, const struct kv_tab *t, u32 idx);
+u32 table_get(const struct core *c, const struct kv_tab *t, u32 idx);
+void table_set(struct core *c, struct kv_tab *t, u32 idx, u32 blk);
+int __must_check table_push(struct core *c, struct kv_tab *t, u32 blk);
+bool table_has_room(const struct core *c, const struct kv_seq *s, const u32 *nr);
 bool table_has_fork_room(const struct core *c, const struct kv_seq *s, u32 nr);
-void table_set_none(struct core *c, struct kv_seq *s, u32 idx);
-void table_swap(struct core *c, struct kv_seq *a, struct kv_seq *b);
+void table_set_none(struct core *c, struct kv_tab *t, u32 idx);
+void table_swap(struct core *c, struct kv_tab *a, struct kv_tab *b);
 bool table_has_pages(const struct core *c, const struct kv_seq *s, u32 nr);
 u32 table_pages(u32 blocks);
-u32 table_promised(const struct kv_seq *s);
-void table_share(struct core *c, const struct kv_seq *s, u32 nr);
-void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to);
-void table_publish(struct core *c, const struct kv_seq *s);
-kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx);
-void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry);
-kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s);
+u32 table_promised(const struct core *c, const struct kv_seq *s);
+void table_share(struct core *c, const struct kv_tab *t, u32 nr);
+void table_copy(struct core *c, const struct kv_tab *from, struct kv_tab *to);
+void table_publish(struct core *c, const struct kv_tab *t);
+kv_pte_t table_pte(const struct core *c, const struct kv_tab *t, u32 idx);
+void table_set_entry(struct core *c, struct kv_tab *t, u32 idx, u32 entry);
+kv_pte_t table_pop_pte(struct core *c, struct kv_tab *t);
 
 /* index.c: the prefix index, which finds full blocks by their prefix */
 void index_root(const struct core *c, const struct kv_domain *d, u64 salt,
-		u64 *hash);
-void index_chain(const struct core *c, const struct kv_domain *d,
+		u32 group, u64 *hash);
+void index_chain(const struct core *c, const struct kv_domain *d, u32 group,
 		 const u64 *parent, const u32 *ids, u64 *hash);
-u32 index_lookup(const struct core *c, u32 dom, const u64 *hash,
+void index_base(const struct core *c, const struct kv_domain *d, const u64 *parent,
+		const u32 *ids, u64 *hash);
+void index_mix(u32 group, u64 *hash);
+u32 index_lookup(const struct core *c, u32 dom, u32 group, const u64 *hash,
 		 const u32 *ids);
 u32 index_find_node(const struct core *c, u32 dom, const u64 *hash);
 u32 index_node(const struct core *c, u32 ref);
@@ -116,6 +119,7 @@ const u32 *index_ids(const struct core *c, u32 ref);
 void index_relink(struct core *c, u32 node);
 void index_rehash(struct core *c, u32 node);
 u32 index_domain(const struct core *c, u32 ref);
+u32 index_group(const struct core *c, u32 ref);
 bool index_on_device(const struct core *c, u32 node);
 bool index_kid_on_device(const struct core *c, u32 node);
 bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh,

@@ -19,6 +19,11 @@
  */
 #include "kvmm/core/mem/mem.h"
 
+static u32 tab_client(const struct core *c, const struct kv_tab *t)
+{
+	return tab_seq(c, t)->client;
+}
+
 static struct kv_tpage *tpage(const struct core *c, u32 client, u32 page)
 {
 	return &c->tpages[(u64)client * core_cfg(c)->nr_tables + page];
@@ -33,10 +38,10 @@ static struct kvmm_table_page *shadow(const struct core *c, u32 client,
 	return sh ? sh + page : NULL;
 }
 
-static void shadow_set(struct core *c, const struct kv_seq *s, u32 page,
+static void shadow_set(struct core *c, const struct kv_tab *t, u32 page,
 		       u32 slot, u32 blk)
 {
-	struct kvmm_table_page *sh = shadow(c, s->client, page);
+	struct kvmm_table_page *sh = shadow(c, tab_client(c, t), page);
 
 	if (!sh)
 		return;
@@ -47,30 +52,30 @@ static void shadow_set(struct core *c, const struct kv_seq *s, u32 page,
 /*
  * Link a new last page to those before it: back[i + 1] is back[i] of back[i].
  */
-static void page_link_back(const struct core *c, const struct kv_seq *s,
+static void page_link_back(const struct core *c, const struct kv_tab *t,
 			   u32 page)
 {
-	struct kv_tpage *t = tpage(c, s->client, page);
-	u32 before = s->last_page, i;
+	struct kv_tpage *pg = tpage(c, tab_client(c, t), page);
+	u32 before = t->last_page, i;
 
 	for (i = 0; i < CORE_TABLE_HOPS && before != CORE_NONE; i++) {
-		t->back[i] = before;
-		before = tpage(c, s->client, before)->back[i];
+		pg->back[i] = before;
+		before = tpage(c, tab_client(c, t), before)->back[i];
 	}
 	for (; i < CORE_TABLE_HOPS; i++)
-		t->back[i] = CORE_NONE;
+		pg->back[i] = CORE_NONE;
 }
 
 /* Begin the shadow of a new last page, whose first table index is @first. */
-static void shadow_begin(struct core *c, const struct kv_seq *s, u32 page,
+static void shadow_begin(struct core *c, const struct kv_tab *t, u32 page,
 			 u32 first)
 {
-	struct kvmm_table_page *sh = shadow(c, s->client, page);
+	struct kvmm_table_page *sh = shadow(c, tab_client(c, t), page);
 
 	if (!sh)
 		return;
-	WRITE_ONCE(sh->seq, seq_handle(c, s));
-	WRITE_ONCE(sh->group, 0u);
+	WRITE_ONCE(sh->seq, seq_handle(c, tab_seq(c, t)));
+	WRITE_ONCE(sh->group, t->group);
 	WRITE_ONCE(sh->first, first);
 	WRITE_ONCE(sh->next, KVMM_NO_INDEX);
 }
@@ -106,36 +111,37 @@ static void pages_fewer(struct core *c, u32 client)
 	const struct kv_client *cl = &c->clients[client];
 	struct kv_domain *d = &c->domains[cl->domain];
 
-	if (cl->nr_free_pages < cl->promised + pages_of(domain_capacity(c, d)))
+	if (cl->nr_free_pages < cl->promised + d->nr_groups *
+				pages_of(domain_capacity(c, d)))
 		domain_kick(d);
 }
 
-static u32 page_get(struct core *c, struct kv_seq *s)
+static u32 page_get(struct core *c, struct kv_tab *t)
 {
-	struct kv_client *cl = &c->clients[s->client];
-	struct kv_tpage *t;
+	struct kv_client *cl = &c->clients[tab_client(c, t)];
+	struct kv_tpage *pg;
 	u32 page = cl->free_page;
 
 	if (page != CORE_NONE)
-		cl->free_page = tpage(c, s->client, page)->next;
+		cl->free_page = tpage(c, tab_client(c, t), page)->next;
 	else if (cl->fresh_page < core_cfg(c)->nr_tables)
 		page = cl->fresh_page++;
 	else
 		return CORE_NONE;
-	KV_BUG_ON(!cl->nr_free_pages || s->nr_blocks % KVMM_TABLE_ENTRIES);
-	t = tpage(c, s->client, page);
+	KV_BUG_ON(!cl->nr_free_pages || t->nr_blocks % KVMM_TABLE_ENTRIES);
+	pg = tpage(c, tab_client(c, t), page);
 	cl->nr_free_pages--;
-	pages_fewer(c, s->client);
-	t->next = CORE_NONE;
-	t->first = s->nr_blocks;
-	page_link_back(c, s, page);
-	shadow_begin(c, s, page, s->nr_blocks);
+	pages_fewer(c, tab_client(c, t));
+	pg->next = CORE_NONE;
+	pg->first = t->nr_blocks;
+	page_link_back(c, t, page);
+	shadow_begin(c, t, page, t->nr_blocks);
 	return page;
 }
 
-static void page_clear(struct core *c, const struct kv_seq *s, u32 page)
+static void page_clear(struct core *c, const struct kv_tab *t, u32 page)
 {
-	struct kvmm_table_page *sh = shadow(c, s->client, page);
+	struct kvmm_table_page *sh = shadow(c, tab_client(c, t), page);
 	u32 i;
 
 	for (i = 0; sh && i < KVMM_TABLE_ENTRIES; i++)
@@ -143,67 +149,67 @@ static void page_clear(struct core *c, const struct kv_seq *s, u32 page)
 }
 
 /* Append a page that page_get() returned to the chain. */
-static void page_append(struct core *c, struct kv_seq *s, u32 page)
+static void page_append(struct core *c, struct kv_tab *t, u32 page)
 {
-	KV_BUG_ON((s->first_page == CORE_NONE) != (s->last_page == CORE_NONE));
-	if (s->first_page == CORE_NONE) {
-		s->first_page = page;
+	KV_BUG_ON((t->first_page == CORE_NONE) != (t->last_page == CORE_NONE));
+	if (t->first_page == CORE_NONE) {
+		t->first_page = page;
 	} else {
-		tpage(c, s->client, s->last_page)->next = page;
-		shadow_next(c, s->client, s->last_page, page);
+		tpage(c, tab_client(c, t), t->last_page)->next = page;
+		shadow_next(c, tab_client(c, t), t->last_page, page);
 	}
-	s->last_page = page;
+	t->last_page = page;
 }
 
-static void page_put(struct core *c, struct kv_seq *s, u32 page)
+static void page_put(struct core *c, struct kv_tab *t, u32 page)
 {
-	struct kv_client *cl = &c->clients[s->client];
+	struct kv_client *cl = &c->clients[tab_client(c, t)];
 
-	shadow_name(c, s->client, page, 0);
-	tpage(c, s->client, page)->next = cl->free_page;
+	shadow_name(c, tab_client(c, t), page, 0);
+	tpage(c, tab_client(c, t), page)->next = cl->free_page;
 	cl->free_page = page;
 	KV_BUG_ON(cl->nr_free_pages >= core_cfg(c)->nr_tables);
 	cl->nr_free_pages++;
-	domain_kick(seq_domain(c, s));
+	domain_kick(tab_domain(c, t));
 }
 
-static u32 page_of(const struct core *c, const struct kv_seq *s, u32 idx)
+static u32 page_of(const struct core *c, const struct kv_tab *t, u32 idx)
 {
-	u32 page = s->last_page, far, hop;
+	u32 page = t->last_page, far, hop;
 
-	KV_BUG_ON(idx >= s->nr_blocks);
-	far = (s->nr_blocks - 1) / KVMM_TABLE_ENTRIES - idx / KVMM_TABLE_ENTRIES;
+	KV_BUG_ON(idx >= t->nr_blocks);
+	far = (t->nr_blocks - 1) / KVMM_TABLE_ENTRIES - idx / KVMM_TABLE_ENTRIES;
 	while (far) {
 		hop = min(31u - (u32)__builtin_clz(far), CORE_TABLE_HOPS - 1u);
-		page = tpage(c, s->client, page)->back[hop];
+		page = tpage(c, tab_client(c, t), page)->back[hop];
 		far -= 1u << hop;
 	}
 	return page;
 }
 
 /* The entry at a table index below nr_blocks. */
-kv_pte_t table_pte(const struct core *c, const struct kv_seq *s, u32 idx)
+kv_pte_t table_pte(const struct core *c, const struct kv_tab *t, u32 idx)
 {
-	const struct kv_tpage *t = tpage(c, s->client, page_of(c, s, idx));
+	const struct kv_tpage *pg = tpage(c, tab_client(c, t), page_of(c, t, idx));
 
-	return t->pte[idx - t->first];
+	return pg->pte[idx - pg->first];
 }
 
 /* The first index from @idx on at which two tables differ or one ends. */
-u32 table_differs(const struct core *c, const struct kv_seq *a,
-		  const struct kv_seq *b, u32 idx)
+u32 table_differs(const struct core *c, const struct kv_tab *a,
+		  const struct kv_tab *b, u32 idx)
 {
 	u32 end = min(a->nr_blocks, b->nr_blocks);
 	const struct kv_tpage *ta, *tb;
 
 	if (idx >= end)
 		return end;
-	ta = tpage(c, a->client, page_of(c, a, idx));
-	tb = tpage(c, b->client, page_of(c, b, idx));
+	ta = tpage(c, tab_client(c, a), page_of(c, a, idx));
+	tb = tpage(c, tab_client(c, b), page_of(c, b, idx));
 	for (; idx < end; idx++) {
 		if (idx - ta->first == KVMM_TABLE_ENTRIES) {
-			ta = tpage(c, a->client, ta->next);
-			tb = tpage(c, b->client, tb->next);
+			ta = tpage(c, tab_client(c, a), ta->next);
+			tb = tpage(c, tab_client(c, b), tb->next);
 		}
 		if (ta->pte[idx - ta->first].val != tb->pte[idx - tb->first].val)
 			break;
@@ -212,21 +218,21 @@ u32 table_differs(const struct core *c, const struct kv_seq *a,
 }
 
 /* The first index from @idx on, with a block that has BLKF_VISITED, or nr_blocks. */
-u32 table_find_visited(const struct core *c, const struct kv_seq *s, u32 idx)
+u32 table_find_visited(const struct core *c, const struct kv_tab *t, u32 idx)
 {
-	const struct kv_tpage *t;
+	const struct kv_tpage *pg;
 	u32 page;
 
-	if (idx >= s->nr_blocks)
-		return s->nr_blocks;
-	page = page_of(c, s, idx);
-	t = tpage(c, s->client, page);
-	for (; idx < s->nr_blocks; idx++) {
+	if (idx >= t->nr_blocks)
+		return t->nr_blocks;
+	page = page_of(c, t, idx);
+	pg = tpage(c, tab_client(c, t), page);
+	for (; idx < t->nr_blocks; idx++) {
 		kv_pte_t pte;
 
-		if (idx - t->first == KVMM_TABLE_ENTRIES)
-			t = tpage(c, s->client, t->next);
-		pte = t->pte[idx - t->first];
+		if (idx - pg->first == KVMM_TABLE_ENTRIES)
+			pg = tpage(c, tab_client(c, t), pg->next);
+		pte = pg->pte[idx - pg->first];
 		if (pte_is_present(pte) &&
 		    (c->blocks[pte_block(pte)].flags & BLKF_VISITED))
 			return idx;
@@ -235,43 +241,43 @@ u32 table_find_visited(const struct core *c, const struct kv_seq *s, u32 idx)
 }
 
 /* The block at a table index below nr_blocks of a running sequence. */
-u32 table_get(const struct core *c, const struct kv_seq *s, u32 idx)
+u32 table_get(const struct core *c, const struct kv_tab *t, u32 idx)
 {
-	kv_pte_t pte = table_pte(c, s, idx);
+	kv_pte_t pte = table_pte(c, t, idx);
 
 	KV_BUG_ON(!pte_is_present(pte));
 	return pte_block(pte);
 }
 
 /* The content of the block at an index moved to a lower tier. */
-void table_set_entry(struct core *c, struct kv_seq *s, u32 idx, u32 entry)
+void table_set_entry(struct core *c, struct kv_tab *t, u32 idx, u32 entry)
 {
-	u32 page = page_of(c, s, idx);
-	struct kv_tpage *t = tpage(c, s->client, page);
+	u32 page = page_of(c, t, idx);
+	struct kv_tpage *pg = tpage(c, tab_client(c, t), page);
 
-	KV_BUG_ON(c->entries_low[entry].domain != s->domain);
-	t->pte[idx - t->first] = pte_entry(entry);
-	shadow_set(c, s, page, idx - t->first, CORE_NONE);
+	KV_BUG_ON(c->entries_low[entry].domain != tab_seq(c, t)->domain);
+	pg->pte[idx - pg->first] = pte_entry(entry);
+	shadow_set(c, t, page, idx - pg->first, CORE_NONE);
 }
 
 /* The block at an index was trimmed. */
-void table_set_none(struct core *c, struct kv_seq *s, u32 idx)
+void table_set_none(struct core *c, struct kv_tab *t, u32 idx)
 {
-	u32 page = page_of(c, s, idx);
-	struct kv_tpage *t = tpage(c, s->client, page);
+	u32 page = page_of(c, t, idx);
+	struct kv_tpage *pg = tpage(c, tab_client(c, t), page);
 
-	t->pte[idx - t->first] = pte_none();
-	shadow_set(c, s, page, idx - t->first, CORE_NONE);
+	pg->pte[idx - pg->first] = pte_none();
+	shadow_set(c, t, page, idx - pg->first, CORE_NONE);
 }
 
 /* Replace the entry at a table index below nr_blocks. */
-void table_set(struct core *c, struct kv_seq *s, u32 idx, u32 blk)
+void table_set(struct core *c, struct kv_tab *t, u32 idx, u32 blk)
 {
-	u32 page = page_of(c, s, idx);
-	struct kv_tpage *t = tpage(c, s->client, page);
+	u32 page = page_of(c, t, idx);
+	struct kv_tpage *pg = tpage(c, tab_client(c, t), page);
 
-	t->pte[idx - t->first] = pte_present(blk);
-	shadow_set(c, s, page, idx - t->first, blk);
+	pg->pte[idx - pg->first] = pte_present(blk);
+	shadow_set(c, t, page, idx - pg->first, blk);
 }
 
 /* Number of pages of a table with so many entries. */
@@ -280,11 +286,22 @@ u32 table_pages(u32 blocks)
 	return pages_of(blocks);
 }
 
-/* Pages that are reserved for a sequence with its blocks, and not yet taken. */
-u32 table_promised(const struct kv_seq *s)
+/* Pages that are reserved for a table with its blocks, and not yet taken. */
+static u32 tab_promised(const struct kv_tab *t)
 {
-	return s->resv_blocks > s->nr_blocks ?
-	       pages_of(s->resv_blocks) - pages_of(s->nr_blocks) : 0;
+	return t->resv_blocks > t->nr_blocks ?
+	       pages_of(t->resv_blocks) - pages_of(t->nr_blocks) : 0;
+}
+
+/* The same for all tables of a sequence. */
+u32 table_promised(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_tab *t;
+	u32 nr = 0;
+
+	for_each_tab(c, s, t)
+		nr += tab_promised(t);
+	return nr;
 }
 
 /* Pages of the client of @s that are not reserved for other sequences. */
@@ -300,74 +317,84 @@ static u32 pages_left(const struct core *c, const struct kv_seq *s)
 /* Are @nr pages free beside the reserved ones of the client? */
 bool table_has_pages(const struct core *c, const struct kv_seq *s, u32 nr)
 {
-	return !nr || (u64)nr + table_promised(s) <= pages_left(c, s);
+	return !nr || (u64)nr + table_promised(c, s) <= pages_left(c, s);
 }
 
-/* Can the table of @s be copied @nr times? */
+/* Can the tables of @s be copied @nr times? */
 bool table_has_fork_room(const struct core *c, const struct kv_seq *s, u32 nr)
 {
-	u64 pages = (u64)nr * pages_of(s->nr_blocks);
+	const struct kv_tab *t;
+	u64 pages = 0;
 
+	for_each_tab(c, s, t)
+		pages += (u64)nr * pages_of(t->nr_blocks);
 	return pages <= 0xffffffffu && table_has_pages(c, s, (u32)pages);
 }
 
-/* Can @nr entries be pushed without using reserved pages of other sequences? */
-bool table_has_room(const struct core *c, const struct kv_seq *s, u32 nr)
+/**
+ * table_has_room() - can entries be pushed without reserved pages of other sequences?
+ * @nr: number of entries, for each group
+ */
+bool table_has_room(const struct core *c, const struct kv_seq *s, const u32 *nr)
 {
-	u32 need = pages_of(s->nr_blocks + nr) - pages_of(s->nr_blocks);
+	const struct kv_tab *t;
+	u64 need = 0;
+	u32 more = 0, pages;
 
-	return !need || need <= pages_left(c, s);
+	for_each_tab(c, s, t) {
+		pages = pages_of(t->nr_blocks + nr[t->group]) - pages_of(t->nr_blocks);
+		more += pages;
+		need += max(pages, tab_promised(t));
+	}
+	return !more || need <= pages_left(c, s);
 }
 
 /* Append an entry; -ENOSPC when the client's pages are used up. */
-int table_push(struct core *c, struct kv_seq *s, u32 blk)
+int table_push(struct core *c, struct kv_tab *t, u32 blk)
 {
-	u32 slot = s->nr_blocks % KVMM_TABLE_ENTRIES;
+	u32 slot = t->nr_blocks % KVMM_TABLE_ENTRIES;
 	u32 page;
 
 	if (!slot) {
-		page = page_get(c, s);
+		page = page_get(c, t);
 		if (page == CORE_NONE)
 			return -ENOSPC;
-		page_clear(c, s, page);
-		page_append(c, s, page);
+		page_clear(c, t, page);
+		page_append(c, t, page);
 	}
-	KV_BUG_ON(blk != CORE_NONE && c->blocks[blk].domain != s->domain);
-	tpage(c, s->client, s->last_page)->pte[slot] = pte_present(blk);
-	shadow_set(c, s, s->last_page, slot, blk);
-	s->nr_blocks++;
+	KV_BUG_ON(blk != CORE_NONE && (c->blocks[blk].domain != tab_seq(c, t)->domain ||
+					 c->blocks[blk].group != t->group));
+	tpage(c, tab_client(c, t), t->last_page)->pte[slot] = pte_present(blk);
+	shadow_set(c, t, t->last_page, slot, blk);
+	t->nr_blocks++;
 	core_crash(c, CORE_CRASH_table_push);
-	if (s->flags & SEQF_RUNNING)
-		seq_domain(c, s)->growth--;
 	return 0;
 }
 
 /* Remove the last entry, of any type. */
-kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s)
+kv_pte_t table_pop_pte(struct core *c, struct kv_tab *t)
 {
-	u32 slot = (s->nr_blocks - 1) % KVMM_TABLE_ENTRIES;
-	u32 page = s->last_page;
-	struct kv_tpage *t = tpage(c, s->client, page);
-	kv_pte_t pte = t->pte[slot];
+	u32 slot = (t->nr_blocks - 1) % KVMM_TABLE_ENTRIES;
+	u32 page = t->last_page;
+	struct kv_tpage *pg = tpage(c, tab_client(c, t), page);
+	kv_pte_t pte = pg->pte[slot];
 
-	KV_BUG_ON(!s->nr_blocks);
-	t->pte[slot] = pte_none();
-	shadow_set(c, s, page, slot, CORE_NONE);
-	s->nr_blocks--;
-	if (s->flags & SEQF_RUNNING)
-		seq_domain(c, s)->growth++;
+	KV_BUG_ON(!t->nr_blocks);
+	pg->pte[slot] = pte_none();
+	shadow_set(c, t, page, slot, CORE_NONE);
+	t->nr_blocks--;
 	if (slot)
 		return pte;
 
-	KV_BUG_ON(t->first != s->nr_blocks);
-	s->last_page = t->back[0];
-	if (s->last_page == CORE_NONE) {
-		s->first_page = CORE_NONE;
+	KV_BUG_ON(pg->first != t->nr_blocks);
+	t->last_page = pg->back[0];
+	if (t->last_page == CORE_NONE) {
+		t->first_page = CORE_NONE;
 	} else {
-		tpage(c, s->client, s->last_page)->next = CORE_NONE;
-		shadow_next(c, s->client, s->last_page, KVMM_NO_INDEX);
+		tpage(c, tab_client(c, t), t->last_page)->next = CORE_NONE;
+		shadow_next(c, tab_client(c, t), t->last_page, KVMM_NO_INDEX);
 	}
-	page_put(c, s, page);
+	page_put(c, t, page);
 	return pte;
 }
 
@@ -376,16 +403,16 @@ kv_pte_t table_pop_pte(struct core *c, struct kv_seq *s)
  *
  * One pass over the blocks, for any @nr.
  */
-void table_share(struct core *c, const struct kv_seq *s, u32 nr)
+void table_share(struct core *c, const struct kv_tab *t, u32 nr)
 {
-	u32 page = s->first_page, left = s->nr_blocks, i;
+	u32 page = t->first_page, left = t->nr_blocks, i;
 
 	for (; left; left -= i) {
-		const struct kv_tpage *t = tpage(c, s->client, page);
+		const struct kv_tpage *pg = tpage(c, tab_client(c, t), page);
 
 		i = min(left, (u32)KVMM_TABLE_ENTRIES);
-		block_map_many(c, seq_domain(c, s), t->pte, i, nr);
-		page = t->next;
+		block_map_many(c, tab_domain(c, t), pg->pte, i, nr);
+		page = pg->next;
 	}
 }
 
@@ -395,15 +422,15 @@ void table_share(struct core *c, const struct kv_seq *s, u32 nr)
  * table_has_fork_room() said that there are enough pages, and table_share()
  * counted the references.  Shadows are copied, too.
  */
-void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to)
+void table_copy(struct core *c, const struct kv_tab *from, struct kv_tab *to)
 {
-	struct kvmm_table_page *sh = c->bind[to->client].tables;
+	struct kvmm_table_page *sh = c->bind[tab_client(c, to)].tables;
 	u32 page = from->first_page, left = from->nr_blocks, take, copy;
 
-	KV_BUG_ON(to->nr_blocks || from->client != to->client);
-	KV_BUG_ON(from->domain != to->domain);
+	KV_BUG_ON(to->nr_blocks || tab_client(c, from) != tab_client(c, to));
+	KV_BUG_ON(tab_seq(c, from)->domain != tab_seq(c, to)->domain);
 	for (; left; left -= take) {
-		const struct kv_tpage *t = tpage(c, from->client, page);
+		const struct kv_tpage *pg = tpage(c, tab_client(c, from), page);
 
 		take = min(left, (u32)KVMM_TABLE_ENTRIES);
 		copy = page_get(c, to);
@@ -412,32 +439,32 @@ void table_copy(struct core *c, const struct kv_seq *from, struct kv_seq *to)
 		 * The client does not know the page yet: no need to write word
 		 * by word.
 		 */
-		memcpy(tpage(c, to->client, copy)->pte, t->pte, sizeof(t->pte));
+		memcpy(tpage(c, tab_client(c, to), copy)->pte, pg->pte, sizeof(pg->pte));
 		if (sh)
 			memcpy(sh[copy].entry, sh[page].entry,
 			       sizeof(sh->entry));
 		page_append(c, to, copy);
 		to->nr_blocks += take;
-		page = t->next;
+		page = pg->next;
 	}
 }
 
 /* Tell the client the new owner of the pages of a chain. */
-static void pages_rename(struct core *c, const struct kv_seq *s)
+static void pages_rename(struct core *c, const struct kv_tab *t)
 {
-	u32 page = s->first_page;
+	u32 page = t->first_page;
 
-	for (; page != CORE_NONE; page = tpage(c, s->client, page)->next)
-		shadow_name(c, s->client, page, seq_handle(c, s));
+	for (; page != CORE_NONE; page = tpage(c, tab_client(c, t), page)->next)
+		shadow_name(c, tab_client(c, t), page, seq_handle(c, tab_seq(c, t)));
 }
 
 /* Two sequences of a client exchange their tables; entries stay. */
-void table_swap(struct core *c, struct kv_seq *a, struct kv_seq *b)
+void table_swap(struct core *c, struct kv_tab *a, struct kv_tab *b)
 {
 	u32 first = a->first_page, last = a->last_page, nr = a->nr_blocks;
 
-	KV_BUG_ON(a->client != b->client);
-	KV_BUG_ON(a->domain != b->domain);
+	KV_BUG_ON(tab_client(c, a) != tab_client(c, b));
+	KV_BUG_ON(tab_seq(c, a)->domain != tab_seq(c, b)->domain);
 	a->first_page = b->first_page;
 	a->last_page = b->last_page;
 	a->nr_blocks = b->nr_blocks;
@@ -451,24 +478,24 @@ void table_swap(struct core *c, struct kv_seq *a, struct kv_seq *b)
 /**
  * table_publish() - write the whole shadow of a table into new segments
  */
-void table_publish(struct core *c, const struct kv_seq *s)
+void table_publish(struct core *c, const struct kv_tab *t)
 {
-	u32 page = s->first_page, i;
-	const struct kv_tpage *t = NULL;
+	u32 page = t->first_page, i;
+	const struct kv_tpage *pg = NULL;
 
-	for (i = 0; i < s->nr_blocks; i++) {
+	for (i = 0; i < t->nr_blocks; i++) {
 		u32 slot = i % KVMM_TABLE_ENTRIES;
 
 		if (!slot) {
-			if (t) {
-				shadow_next(c, s->client, page, t->next);
-				page = t->next;
+			if (pg) {
+				shadow_next(c, tab_client(c, t), page, pg->next);
+				page = pg->next;
 			}
-			t = tpage(c, s->client, page);
-			shadow_begin(c, s, page, i);
-			page_clear(c, s, page);
+			pg = tpage(c, tab_client(c, t), page);
+			shadow_begin(c, t, page, i);
+			page_clear(c, t, page);
 		}
-		shadow_set(c, s, page, slot, pte_is_present(t->pte[slot]) ?
-			   pte_block(t->pte[slot]) : CORE_NONE);
+		shadow_set(c, t, page, slot, pte_is_present(pg->pte[slot]) ?
+			   pte_block(pg->pte[slot]) : CORE_NONE);
 	}
 }

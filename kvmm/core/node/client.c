@@ -77,9 +77,9 @@ void client_describe(const struct core *c, u32 client,
 		.span_extents	= d->dev.span_extents,
 		.span_blocks	= d->dev.span_blocks,
 		.span_tail	= d->dev.span_tail,
-		.stride[0]	= d->layer_stride,
 		.block_bytes	= d->dev.block_bytes,
 	};
+	memcpy(info->stride, d->stride, sizeof(info->stride));
 }
 
 /**
@@ -211,10 +211,27 @@ static void client_close_seqs(struct core *c, u32 client)
 			(void)!seq_close(c, &s[i]);
 }
 
+/* A dead client may still write the blocks of the positions from @start to before @end. */
+static void tab_quarantine(struct core *c, const struct kv_tab *t, u32 start, u32 end)
+{
+	u32 bt = tab_tokens(c, t), idx;
+
+	for (idx = start / bt; idx < t->nr_blocks && (u64)idx * bt < end; idx++) {
+		u32 blk = table_get(c, t, idx);
+
+		if (c->blocks[blk].state != BLK_OPEN)
+			continue;
+		KV_BUG_ON(c->blocks[blk].domain != tab_seq(c, t)->domain);
+		block_set_state(c, blk, BLK_QUARANTINE);
+		core_count(c, CORE_EV_quarantine, 1);
+	}
+}
+
 /* Blocks that an open step of a dead client could write become QUARANTINE. */
 static void client_quarantine(struct core *c, u32 client)
 {
-	u32 i, n, idx;
+	const struct kv_tab *t;
+	u32 i, n;
 
 	for (i = 0; i < c->clients[client].nr_steps; i++) {
 		struct kv_step_entry *e;
@@ -222,19 +239,10 @@ static void client_quarantine(struct core *c, u32 client)
 
 		for (n = 0; n < st->nr; n++) {
 			const struct kv_seq *s = &c->seqs[e[n].seq];
-			u32 bt = seq_domain(c, s)->block_tokens;
 
 			KV_BUG_ON(s->client != client || !s->nr_steps);
-			for (idx = e[n].start / bt; idx < s->nr_blocks &&
-			     (u64)idx * bt < e[n].end; idx++) {
-				u32 blk = table_get(c, s, idx);
-
-				if (c->blocks[blk].state != BLK_OPEN)
-					continue;
-				KV_BUG_ON(c->blocks[blk].domain != s->domain);
-				block_set_state(c, blk, BLK_QUARANTINE);
-				core_count(c, CORE_EV_quarantine, 1);
-			}
+			for_each_tab(c, s, t)
+				tab_quarantine(c, t, e[n].start, e[n].end);
 		}
 	}
 }

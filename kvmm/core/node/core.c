@@ -148,6 +148,8 @@ int config_settle(const struct core_config *in, struct core_config *cfg,
 	s->nr_tpages = cfg->max_clients * cfg->nr_tables;
 	s->nr_steps = cfg->max_clients * KVMM_MAX_STEPS;
 	s->nr_step_entries = (u64)s->nr_steps * CORE_MAX_STEP_ENTRIES;
+	s->nr_scratch = max((u64)max(s->nr_blocks, s->nr_holds),
+			    (u64)cfg->nr_tables * KVMM_TABLE_ENTRIES);
 	return 0;
 }
 

@@ -128,7 +128,6 @@ static void seq_lost(struct core *c, struct kv_seq *s)
 		KV_BUG_ON(!s->nr_steps && s->fam_next == seq_index(c, s));
 		KV_BUG_ON(!(s->flags & SEQF_RUNNING));
 		KV_BUG_ON(!seq_domain(c, s)->nr_marked);
-		KV_BUG_ON(s->reserved > seq_domain(c, s)->dev.reserved);
 		seq_drop_reservation(c, s);
 		seq_tally(c, s);
 	}

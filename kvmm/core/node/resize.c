@@ -92,7 +92,7 @@ static bool span_close_off(struct core *c, u32 first)
 
 		KV_BUG_ON(s->domain != dom || !(s->flags & SEQF_RUNNING));
 		next = s->next;
-		if (!s->reserved || s->state != KVMM_SEQ_READY)
+		if (!seq_reserved(c, s) || s->state != KVMM_SEQ_READY)
 			continue;
 		core_count(c, CORE_EV_resize_preempt, 1);
 		family_mark(c, s, CORE_CAUSE_resize, NULL);

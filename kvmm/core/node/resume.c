@@ -84,13 +84,15 @@ void client_publish(struct core *c, u32 client)
 	const struct kv_client *cl = &c->clients[client];
 	const struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
 	struct kvmm_daemon_ctl *ctl = c->bind[client].ctl;
+	const struct kv_tab *t;
 	u32 i;
 
 	for (i = 0; i < cl->max_seqs && cl->nr_seqs; i++) {
 		if (s[i].state == KVMM_SEQ_CLOSED)
 			continue;
 		KV_BUG_ON(s[i].client != client || s[i].domain != cl->domain);
-		table_publish(c, &s[i]);
+		for_each_tab(c, &s[i], t)
+			table_publish(c, t);
 		seq_show(c, &s[i]);
 	}
 	store_release(&ctl->committed, cl->committed);

@@ -2,18 +2,29 @@
 /*
  * runs.c - a view of a sequence's table
  *
- * Only reads.  A table has as many entries as its sequence has blocks.  A reader
+ * Only reads.  Tables have as many entries as their sequence has blocks.  A reader
  * takes them in pieces, and other clients are served between these.
  */
 #include "kvmm/core/node/node.h"
 #include "kvmm/core/runs.h"
 
+/* @at: counted through the tables of all groups */
 static struct core_run run_of(const struct core *c, const struct kv_seq *s,
 			      u32 at)
 {
-	const kv_pte_t pte = table_pte(c, s, at);
-	struct core_run r = { .at = at, .nr = 1, .block = CORE_NONE };
+	const struct kv_tab *t;
+	struct core_run r;
+	kv_pte_t pte;
 
+	for_each_tab(c, s, t) {
+		if (at < t->nr_blocks)
+			break;
+		at -= t->nr_blocks;
+	}
+	KV_BUG_ON(!t);
+	pte = table_pte(c, t, at);
+	r = (struct core_run){ .at = at, .nr = 1, .block = CORE_NONE,
+			       .group = t->group };
 	if (pte_is_present(pte)) {
 		const struct kv_block *b = &c->blocks[pte_block(pte)];
 
@@ -28,6 +39,8 @@ static struct core_run run_of(const struct core *c, const struct kv_seq *s,
 /* Does @next continue @r? */
 static bool run_follows(const struct core_run *r, const struct core_run *next)
 {
+	if (r->group != next->group)
+		return false;
 	if (r->block == CORE_NONE || next->block == CORE_NONE)
 		return r->block == next->block;
 	return next->block == r->block + r->nr && next->nr_map == r->nr_map &&
@@ -39,14 +52,15 @@ int core_get_runs(const struct core *c, u32 seq, u32 *at, u32 budget,
 {
 	const struct kv_seq *s;
 	struct core_run next;
-	u32 n = 0;
+	u32 n = 0, nr_all;
 
 	if (seq >= core_sizes(c)->nr_seqs)
 		return -ERANGE;
 	s = &c->seqs[seq];
 	if (s->state == KVMM_SEQ_CLOSED)
 		return -ENOENT;
-	for (; *at < s->nr_blocks && budget; budget--, (*at)++) {
+	nr_all = seq_entries(c, s);
+	for (; *at < nr_all && budget; budget--, (*at)++) {
 		next = run_of(c, s, *at);
 		if (n && run_follows(&run[n - 1], &next))
 			run[n - 1].nr++;

@@ -205,38 +205,45 @@ static bool is_resident(const struct kv_seq *q)
 void shrink_table(const struct core *c, struct core_shrink *s, u32 seq)
 {
 	const struct kv_seq *q = &c->seqs[seq];
+	const struct kv_tab *t;
 	kv_pte_t pte;
 	u32 n;
 
 	s->looked++;
 	if (!is_resident(q) || !s->doms[q->domain].no_room)
 		return;
-	s->looked += q->nr_blocks;
-	for (n = q->trimmed; n < q->nr_blocks && !s->seqs[seq]; n++) {
-		pte = table_pte(c, q, n);
-		s->seqs[seq] = pte_is_present(pte) &&
-			       s->spans[block_span(c, pte_block(pte))] & SPAN_NO_ROOM;
+	s->looked += seq_live(c, q);
+	for_each_pte(c, q, t, n) {
+		pte = table_pte(c, t, n);
+		if (pte_is_present(pte) &&
+		    s->spans[block_span(c, pte_block(pte))] & SPAN_NO_ROOM)
+			s->seqs[seq] = true;
 	}
 }
 
-/* Count the blocks of a family, and those without a copy.  @flags: one is preempted. */
+/* Count the blocks of a family, and those without a copy.  @gone: one is preempted. */
 static u64 family_look(const struct core *c, const struct core_shrink *s, u32 seq,
-		       u64 *fresh, bool *gone)
+		       u64 *fresh, u64 *tokens, bool *gone)
 {
 	const struct kv_seq *q = &c->seqs[seq], *m;
+	const struct kv_tab *t;
 	u64 nr = 0;
 	u32 n;
 
 	*fresh = 0;
+	*tokens = 0;
 	*gone = false;
 	for_each_relative(c, q, m) {
 		*gone |= s->seqs[seq_index(c, m)];
-		for (n = m->trimmed; is_resident(m) && n < m->nr_blocks; n++) {
-			kv_pte_t pte = table_pte(c, m, n);
+		if (!is_resident(m))
+			continue;
+		for_each_pte(c, m, t, n) {
+			kv_pte_t pte = table_pte(c, t, n);
 
 			if (!pte_is_present(pte))
 				continue;
 			nr++;
+			*tokens += t->group ? 0 : tab_tokens(c, t);
 			*fresh += c->blocks[pte_block(pte)].entry == CORE_NONE;
 		}
 	}
@@ -256,12 +263,12 @@ static bool is_first(const struct core *c, const struct kv_seq *q)
 
 /* A family is preempted: its members are swapped out, or computed again. */
 static void family_goes(const struct core *c, struct core_shrink *s, const struct kv_seq *q,
-			u64 nr, u64 fresh)
+			u64 nr, u64 fresh, u64 tokens)
 {
 	struct shrink_domain *d = &s->doms[q->domain];
 	const struct kv_domain *kd = &c->domains[q->domain];
 	bool swap = core_pool(c, CORE_POOL_HOST)->online && !c->head->device &&
-		    swap_pays(c, kd, (u32)nr, (u32)fresh) && fresh <= d->room;
+		    swap_pays(c, kd, (u32)nr, (u32)fresh, tokens) && fresh <= d->room;
 	const struct kv_seq *m;
 
 	if (swap)
@@ -282,7 +289,7 @@ void shrink_seq(const struct core *c, struct core_shrink *s, u32 seq)
 {
 	const struct kv_seq *q = &c->seqs[seq];
 	const struct kv_domain *kd;
-	u64 most, nr, fresh;
+	u64 most, nr, fresh, tokens;
 	bool gone;
 
 	s->looked++;
@@ -293,12 +300,12 @@ void shrink_seq(const struct core *c, struct core_shrink *s, u32 seq)
 		   (u64)kd->dev.max_blocks);
 	/* A lease never gets memory of the device. */
 	s->doms[q->domain].v.too_large += !(q->flags & SEQF_LEASE) &&
-		max(tokens_to_blocks(kd, max(q->prompt_len, q->valid_len)),
-		    q->nr_blocks) > most;
+		max(domain_most(kd, max(q->prompt_len, q->valid_len)),
+		    seq_live(c, q)) > most;
 	if (!s->doms[q->domain].no_room || !is_first(c, q))
 		return;
-	nr = family_look(c, s, seq, &fresh, &gone);
+	nr = family_look(c, s, seq, &fresh, &tokens, &gone);
 	s->looked += (u32)nr;
 	if (gone)
-		family_goes(c, s, q, nr, fresh);
+		family_goes(c, s, q, nr, fresh, tokens);
 }

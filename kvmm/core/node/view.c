@@ -127,19 +127,31 @@ int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
 	return 0;
 }
 
+/* Tokens of the tables' last blocks that are not valid, in tokens of group 0. */
+static u64 seq_tails(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_tab *t;
+	u64 nr = 0, have;
+
+	for_each_tab(c, s, t) {
+		have = (u64)t->nr_blocks * tab_tokens(c, t);
+		KV_BUG_ON(have < s->valid_len);
+		nr += (have - s->valid_len) * tab_tokens(c, &s->tab) / tab_tokens(c, t);
+	}
+	return nr;
+}
+
 /* Add one client's open sequences: with memory, without, and leases. */
 static void client_add_seqs(const struct core *c, u32 client,
 			    struct core_client_view *v)
 {
 	const struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
-	u32 tokens = c->domains[c->clients[client].domain].block_tokens;
 	u32 left = c->clients[client].nr_seqs, i;
 
 	for (i = 0; left && i < c->clients[client].max_seqs; i++) {
 		if (s[i].state == KVMM_SEQ_CLOSED)
 			continue;
 		KV_BUG_ON(s[i].client != client);
-		KV_BUG_ON(s[i].nr_blocks < s[i].trimmed);
 		left--;
 		if (s[i].flags & SEQF_RUNNING)
 			v->nr_running++;
@@ -147,12 +159,9 @@ static void client_add_seqs(const struct core *c, u32 client,
 			v->nr_leases++;
 		else if (s[i].state != KVMM_SEQ_FAILED)
 			v->nr_waiting++;
-		KV_BUG_ON((u64)s[i].nr_blocks * tokens < s[i].valid_len &&
-			  (s[i].flags & SEQF_RUNNING));
-		v->blocks += s[i].nr_blocks;
+		v->blocks += seq_entries(c, &s[i]);
 		if (s[i].flags & SEQF_RUNNING)
-			v->tail_tokens += (u64)s[i].nr_blocks * tokens -
-					  s[i].valid_len;
+			v->tail_tokens += seq_tails(c, &s[i]);
 	}
 	KV_BUG_ON(left);
 }
@@ -208,7 +217,7 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	v->id = i;
 	v->tenant = d->tenant;
 	memcpy(v->name, d->name, sizeof(v->name));
-	v->block_tokens = d->block_tokens;
+	v->block_tokens = d->group[0].block_tokens;
 	v->block_bytes = d->dev.block_bytes;
 	v->nr_clients = d->nr_clients;
 	v->nr_spans = d->dev.nr_spans;
@@ -273,6 +282,7 @@ int core_get_client(const struct core *c, u32 i, struct core_client_view *v)
 /* Sequence record @i: -ERANGE past the last, -ENOENT when it is closed. */
 int core_get_seq(const struct core *c, u32 i, struct core_seq_view *v)
 {
+	const struct kv_tab *t;
 	const struct kv_seq *s;
 	u32 n;
 
@@ -293,9 +303,9 @@ int core_get_seq(const struct core *c, u32 i, struct core_seq_view *v)
 	v->valid_len = s->valid_len;
 	v->prompt_len = s->prompt_len;
 	v->max_tokens = s->max_tokens;
-	v->nr_blocks = s->nr_blocks;
-	for (n = 0; n < s->nr_blocks; n++) {
-		kv_pte_t pte = table_pte(c, s, n);
+	v->nr_blocks = seq_entries(c, s);
+	for_each_pte(c, s, t, n) {
+		kv_pte_t pte = table_pte(c, t, n);
 
 		v->nr_shared += pte_is_present(pte) &&
 				c->blocks[pte_block(pte)].nr_map > 1;
@@ -333,13 +343,13 @@ int core_get_lease(const struct core *c, u32 i, struct core_lease_view *v)
 	*v = (struct core_lease_view){
 		.client = s->client, .domain = s->domain, .seq = seq_handle(c, s),
 		.number = lease_number(c, s), .until = s->until,
-		.nr_blocks = s->nr_blocks, .tokens = s->valid_len,
+		.nr_blocks = s->tab.nr_blocks, .tokens = s->valid_len,
 		.promoted = !!(s->flags & SEQF_PROMOTE),
 	};
 	memcpy(v->label, s->label, sizeof(s->label));
-	bt = seq_domain(c, s)->block_tokens;
-	for (n = 0; n < s->nr_blocks; n++) {
-		tier = entry_place(c, &c->entries_low[pte_block(table_pte(c, s, n))]);
+	bt = seq_domain(c, s)->group[0].block_tokens;
+	for (n = 0; n < s->tab.nr_blocks; n++) {
+		tier = entry_place(c, &c->entries_low[pte_block(table_pte(c, &s->tab, n))]);
 		if (tier < KVMM_NR_LOOKUP_TIERS)
 			v->on[tier] += bt;
 		else

@@ -52,13 +52,15 @@ static bool seq_may_go(struct core *c, const struct kv_seq *s,
 static void family_bar(struct core *c, const struct kv_seq *s)
 {
 	const struct kv_seq *m;
+	const struct kv_tab *t;
 	u32 n;
 
 	for_each_relative(c, s, m) {
 		seq_scan(c, m)->barred = c->head->bar_pass;
-		for (n = m->trimmed; (m->flags & SEQF_RUNNING) &&
-		     n < m->nr_blocks; n++) {
-			kv_pte_t pte = table_pte(c, m, n);
+		if (!(m->flags & SEQF_RUNNING))
+			continue;
+		for_each_pte(c, m, t, n) {
+			kv_pte_t pte = table_pte(c, t, n);
 
 			if (pte_is_present(pte))
 				c->span_scans[block_span(c, pte_block(pte))]
@@ -88,7 +90,8 @@ static void bar_all(struct core *c, const struct displacer *who)
 			else if (!seq_may_go(c, &c->seqs[i], who))
 				family_bar(c, &c->seqs[i]);
 			else	/* its reservation goes with it */
-				c->domain_scans[dom].spare += c->seqs[i].reserved;
+				c->domain_scans[dom].spare +=
+					seq_reserved(c, &c->seqs[i]);
 	}
 }
 
@@ -239,6 +242,18 @@ static u32 span_taker(const struct core *c, u32 span)
 	return c->head->revokes[want - 1].dom;
 }
 
+/* Does a running sequence map a block of the span? */
+static bool seq_is_in_span(const struct core *c, const struct kv_seq *s, u32 span)
+{
+	const struct kv_tab *t;
+	u32 i;
+
+	for_each_pte(c, s, t, i)
+		if (block_span(c, table_get(c, t, i)) == span)
+			return true;
+	return false;
+}
+
 /*
  * Preempt the families that have a block in the span; @any: even protected
  * ones.  Return: false: one of them must not lose its memory.
@@ -246,21 +261,18 @@ static u32 span_taker(const struct core *c, u32 span)
 static bool span_displace(struct core *c, u32 span, bool any)
 {
 	struct kv_domain *d = &c->domains[c->spans[span].domain];
-	u32 i, next, n;
+	u32 i, next;
 
 	c->taker = any ? CORE_NONE : span_taker(c, span);
 	for (i = d->run_head; i != CORE_NONE; i = next) {
 		struct kv_seq *s = &c->seqs[i];
-		bool there = false;
 
 		KV_BUG_ON(!(s->flags & SEQF_RUNNING));
 		KV_BUG_ON(seq_domain(c, s) != d);
 		next = s->next;
 		if (s->state != KVMM_SEQ_READY)
 			continue;
-		for (n = s->trimmed; n < s->nr_blocks && !there; n++)
-			there = block_span(c, table_get(c, s, n)) == span;
-		if (!there)
+		if (!seq_is_in_span(c, s, span))
 			continue;
 		if (!any && !victim_may_lose(c, s))
 			return false;
@@ -302,7 +314,7 @@ static u32 marked_promises(const struct core *c, const struct kv_domain *d)
 
 	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next)
 		if (c->seqs[i].state == KVMM_SEQ_MARKED)
-			nr += c->seqs[i].reserved;
+			nr += seq_reserved(c, &c->seqs[i]);
 	return nr;
 }
 
@@ -314,7 +326,7 @@ static u32 family_promises(const struct core *c, const struct kv_seq *s)
 
 	for_each_relative(c, s, m)
 		if (m->state == KVMM_SEQ_MARKED)
-			nr += m->reserved;
+			nr += seq_reserved(c, m);
 	return nr;
 }
 
@@ -360,7 +372,7 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 			struct kv_seq *s = &c->seqs[i];
 
 			next = s->next;
-			if (!s->reserved || s->state != KVMM_SEQ_READY ||
+			if (!seq_reserved(c, s) || s->state != KVMM_SEQ_READY ||
 			    !seq_may_go(c, s, who))
 				continue;
 			core_count(c, CORE_EV_revoke_preempt, 1);

@@ -137,24 +137,32 @@ void move_written(struct core *c, u32 blk)
 
 /* ---- blocks that open steps may write ---- */
 
+/* Set or clear BLKF_VISITED of the blocks that an entry of a step may write. */
+static void pin_set(struct core *c, const struct kv_step_entry *e, bool set)
+{
+	const struct kv_tab *t;
+	u32 bt, idx;
+
+	for_each_tab(c, &c->seqs[e->seq], t) {
+		bt = tab_tokens(c, t);
+		for (idx = e->start / bt; idx < t->nr_blocks &&
+		     (u64)idx * bt < e->end; idx++) {
+			u8 *flags = &c->blocks[table_get(c, t, idx)].flags;
+
+			*flags = (u8)(set ? *flags | BLKF_VISITED :
+					    *flags & ~BLKF_VISITED);
+		}
+	}
+}
+
 static void pin_blocks(struct core *c, const struct kv_step_entry *e)
 {
-	const struct kv_seq *s = &c->seqs[e->seq];
-	u32 bt = seq_domain(c, s)->block_tokens, idx;
-
-	for (idx = e->start / bt; idx < s->nr_blocks &&
-	     (u64)idx * bt < e->end; idx++)
-		c->blocks[table_get(c, s, idx)].flags |= BLKF_VISITED;
+	pin_set(c, e, true);
 }
 
 static void unpin_blocks(struct core *c, const struct kv_step_entry *e)
 {
-	const struct kv_seq *s = &c->seqs[e->seq];
-	u32 bt = seq_domain(c, s)->block_tokens, idx;
-
-	for (idx = e->start / bt; idx < s->nr_blocks &&
-	     (u64)idx * bt < e->end; idx++)
-		c->blocks[table_get(c, s, idx)].flags &= (u8)~BLKF_VISITED;
+	pin_set(c, e, false);
 }
 
 static void low_reset(struct core *c, const struct kv_step_entry *e)
@@ -167,7 +175,7 @@ static void low_note(struct core *c, const struct kv_step_entry *e)
 {
 	struct kv_seq *s = &c->seqs[e->seq];
 
-	seq_scan(c, s)->low = min(seq_scan(c, s)->low, e->start / seq_domain(c, s)->block_tokens);
+	seq_scan(c, s)->low = min(seq_scan(c, s)->low, e->start);
 }
 
 /* Call @one for each entry of the open steps of a domain's clients. */
@@ -224,6 +232,7 @@ static void move_identity(struct core *c, const struct kv_move *m)
 	to->flags = (u8)((to->flags & ~BLKF_TARGET) |
 			 (from->flags & BLKF_SHARED));
 	to->nr_ids = from->nr_ids;
+	to->group = from->group;
 	memcpy(to->hash, from->hash, sizeof(to->hash));
 	memcpy(block_ids(c, m->to), block_ids(c, m->from), 4 * from->nr_ids);
 	if (from->entry == CORE_NONE)
@@ -269,9 +278,10 @@ static const struct kv_move *move_of(const struct core *c, u32 blk)
 }
 
 /* Change table entry @idx to the new block.  Return: false: it must not change now. */
-static bool entry_change(struct core *c, struct kv_seq *s, u32 idx)
+static bool entry_change(struct core *c, struct kv_tab *t, u32 idx)
 {
-	const struct kv_move *m = move_of(c, table_get(c, s, idx));
+	const struct kv_move *m = move_of(c, table_get(c, t, idx));
+	const struct kv_seq *s = tab_seq(c, t);
 
 	KV_BUG_ON(m->state != MOVE_COPIED);
 	KV_BUG_ON(!c->blocks[m->from].nr_map);
@@ -283,8 +293,8 @@ static bool entry_change(struct core *c, struct kv_seq *s, u32 idx)
 	block_map(c, m->to);
 	if (c->blocks[m->to].state == BLK_LIMBO)
 		move_take_over(c, m);
-	table_set(c, s, idx, m->to);
-	s->dirty = min(s->dirty, idx);
+	table_set(c, t, idx, m->to);
+	t->dirty = min(t->dirty, idx);
 	block_unmap(c, m->from);
 	return true;
 }
@@ -331,22 +341,33 @@ static void batch_mark(struct core *c, u32 evac, bool set)
 	}
 }
 
+/* Change one table.  Return: mappers met. */
+static u32 batch_table(struct core *c, struct kv_tab *t)
+{
+	const struct kv_seq *s = tab_seq(c, t);
+	u32 idx = t->trimmed, met = 0;
+
+	while ((idx = table_find_visited(c, t, idx)) < t->nr_blocks) {
+		met++;
+		if (!s->nr_steps || idx < seq_scan(c, s)->low / tab_tokens(c, t))
+			(void)!entry_change(c, t, idx);
+		idx++;
+	}
+	return met;
+}
+
 /* Change the tables that map copied blocks, until all mappers were met. */
 static void batch_tables(struct core *c, u32 dom, u32 mappers)
 {
-	u32 i;
+	struct kv_tab *t;
+	u32 i, met;
 
 	for (i = c->domains[dom].run_head; i != CORE_NONE && mappers;
 	     i = c->seqs[i].next) {
-		struct kv_seq *s = &c->seqs[i];
-		u32 idx = s->trimmed;
-
-		while ((idx = table_find_visited(c, s, idx)) < s->nr_blocks) {
-			KV_BUG_ON(!mappers);
-			mappers--;
-			if (!s->nr_steps || idx < seq_scan(c, s)->low)
-				(void)!entry_change(c, s, idx);
-			idx++;
+		for_each_tab(c, &c->seqs[i], t) {
+			met = batch_table(c, t);
+			KV_BUG_ON(met > mappers);
+			mappers -= met;
 		}
 	}
 }

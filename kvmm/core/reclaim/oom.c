@@ -28,7 +28,7 @@ static void row_candidate(const struct core *c, struct core_oom_row *r,
 	r->priority = s->priority;
 	r->arrival = s->arrival;
 	r->tokens = s->valid_len;
-	r->seq_blocks = s->nr_blocks - s->trimmed;
+	r->seq_blocks = seq_live(c, s);
 }
 
 static void row_fill(const struct core *c, struct core_oom_row *r, u32 dom)

@@ -304,13 +304,14 @@ static struct kv_seq *victim_of_client(const struct core *c,
 }
 
 /**
- * pages_preempt() - make room for @nr more entries of a table
+ * pages_preempt() - make room for more entries of the tables of a sequence
+ * @nr: number of entries, for each group
  *
  * Table pages belong to the client, so one of its own families is preempted:
  * else several families that each need one page more would wait for each other.
  * Return: true: the table may grow; false: it may later, or @want was marked.
  */
-bool pages_preempt(struct core *c, struct kv_seq *want, u32 nr)
+bool pages_preempt(struct core *c, struct kv_seq *want, const u32 *nr)
 {
 	while (!table_has_room(c, want, nr)) {
 		struct kv_seq *v = victim_of_client(c, want);

@@ -28,7 +28,7 @@ bool room_is_wanted(const struct core *c, u32 dom);
 void room_ahead(struct core *c, u32 dom);
 enum verdict room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare);
 bool room_preempt(struct core *c, struct kv_seq *want, u32 nr);
-bool pages_preempt(struct core *c, struct kv_seq *want, u32 nr);
+bool pages_preempt(struct core *c, struct kv_seq *want, const u32 *nr);
 
 /* steal.c: memory that other domains can do without */
 #define LOOK_RUNS	32u

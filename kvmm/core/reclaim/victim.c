@@ -51,7 +51,8 @@ static struct kv_seq *victim_of(const struct core *c, const struct kv_domain *d)
  */
 u32 family_size(const struct core *c, const struct kv_seq *s)
 {
-	u32 first = seq_index(c, s), nr = s->nr_blocks - s->trimmed, i, n;
+	u32 first = seq_index(c, s), nr = seq_live(c, s), i, n;
+	const struct kv_tab *t;
 
 	for (i = s->fam_next; i != first; i = c->seqs[i].fam_next) {
 		const struct kv_seq *m = &c->seqs[i];
@@ -60,8 +61,8 @@ u32 family_size(const struct core *c, const struct kv_seq *s)
 		KV_BUG_ON(c->seqs[m->fam_prev].fam_next != i);
 		if (m->state != KVMM_SEQ_READY && m->state != KVMM_SEQ_MARKED)
 			continue;
-		for (n = m->nr_blocks; n-- > m->trimmed;)
-			if (c->blocks[table_get(c, m, n)].nr_map == 1)
+		for_each_pte(c, m, t, n)
+			if (c->blocks[table_get(c, t, n)].nr_map == 1)
 				nr++;
 	}
 	return nr;
@@ -83,7 +84,7 @@ u32 victim_blocks_marked(const struct core *c, const struct kv_domain *d)
 	for (i = d->nr_marked ? d->run_head : CORE_NONE; i != CORE_NONE;
 	     i = c->seqs[i].next)
 		if (c->seqs[i].state == KVMM_SEQ_MARKED)
-			nr += c->seqs[i].nr_blocks - c->seqs[i].trimmed;
+			nr += seq_live(c, &c->seqs[i]);
 	return nr;
 }
 

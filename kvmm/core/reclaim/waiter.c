@@ -21,9 +21,14 @@ struct kv_seq *first_waiter(const struct core *c,
 /* Has its client table pages for @w?  A swapped sequence holds its own. */
 bool waiter_has_pages(const struct core *c, const struct kv_seq *w)
 {
-	return (w->flags & SEQF_SWAPPED) ||
-	       table_has_room(c, w, tokens_to_blocks(seq_domain(c, w),
-						     w->nr_ids));
+	const struct kv_domain *d = seq_domain(c, w);
+	u32 nr[KVMM_MAX_GROUPS], g;
+
+	if (w->flags & SEQF_SWAPPED)
+		return true;
+	for (g = 0; g < d->nr_groups; g++)
+		nr[g] = group_blocks(d, g, w->nr_ids);
+	return table_has_room(c, w, nr);
 }
 
 /* Had @w waited for starve_ns at the last tick, and can it be admitted? */
@@ -80,15 +85,14 @@ struct kv_seq *next_waiter(struct core *c, const struct kv_domain *d)
 /* Blocks of a waiting sequence, once it is resident. */
 u32 waiter_blocks(const struct core *c, const struct kv_seq *w)
 {
-	KV_BUG_ON(w->nr_blocks < w->trimmed);
-	return max(tokens_to_blocks(seq_domain(c, w), w->nr_ids), w->nr_blocks);
+	return seq_needs(c, w);
 }
 
 /* Could @w be admitted if the other domains lost all that they may lose? */
 bool waiter_fits(struct core *c, const struct kv_seq *w)
 {
 	const struct kv_domain *d = seq_domain(c, w);
-	u32 total = tokens_to_blocks(d, w->nr_ids);
+	u32 total = domain_most(d, w->nr_ids);
 
 	KV_BUG_ON(w->flags & SEQF_RUNNING);
 	return !domain_limited(d, total) &&
@@ -103,7 +107,7 @@ bool waiter_could_use(struct core *c, const struct kv_seq *w)
 
 	return waiter_fits(c, w) && !domain_limited(d, total) &&
 	       (!d->nr_running || domain_held(d) + total <= d->high_blocks) &&
-	       ((w->flags & SEQF_SWAPPED) || table_has_room(c, w, total));
+	       waiter_has_pages(c, w);
 }
 
 /**

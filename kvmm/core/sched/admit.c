@@ -50,18 +50,63 @@ static void admit_count(struct core *c, const struct kv_seq *s, u32 hit)
  * which are its own, nor a block that was found in part, which is copied at once
  * and says little.
  */
-static void admit_hit(struct core *c, const struct kv_seq *s, u32 whole)
+static void admit_hit(struct core *c, const struct kv_seq *s, const struct hits *h)
 {
+	const struct kv_tab *t;
 	u32 i;
 
 	if (s->flags & SEQF_PREEMPTED)
 		return;
-	for (i = 0; i < whole; i++) {
-		kv_pte_t pte = table_pte(c, s, i);
-		u32 ref = pte_block(pte) | (pte_is_entry(pte) ? REF_ENTRY : 0);
+	for_each_tab(c, s, t) {
+		for (i = h->first[t->group]; i < h->whole[t->group]; i++) {
+			kv_pte_t pte = table_pte(c, t, i);
+			u32 ref = pte_block(pte) | (pte_is_entry(pte) ? REF_ENTRY : 0);
 
-		lru_hit(c, index_node(c, ref), retain_class(c, s, i));
+			lru_hit(c, index_node(c, ref), retain_class(c, t, i));
+		}
 	}
+}
+
+/*
+ * Blocks that the admission reserves for the table: those of the rest of the prompt; in
+ * a group with a window only those that it needs at once.
+ */
+static u32 tab_wants(const struct kv_domain *d, const struct kv_seq *s,
+		     const struct hits *h, u32 g)
+{
+	u32 all = group_blocks(d, g, s->nr_ids) - h->whole[g];
+	u32 most = group_most(d, g, s->nr_ids), has = h->whole[g] - h->first[g];
+
+	return min(all, max(most, has) - has);
+}
+
+/* The same for all tables. */
+static u32 seq_wants(const struct kv_domain *d, const struct kv_seq *s,
+		     const struct hits *h)
+{
+	u32 g, nr = 0;
+
+	for (g = 0; g < d->nr_groups; g++)
+		nr += tab_wants(d, s, h, g);
+	return nr;
+}
+
+static void admit_reserve(struct core *c, struct kv_seq *s, const struct hits *h)
+{
+	struct kv_domain *d = seq_domain(c, s);
+	struct kv_tab *t;
+
+	if (h->part)
+		s->flags |= SEQF_COPY;
+	for_each_tab(c, s, t) {
+		KV_BUG_ON(t->nr_blocks != h->whole[t->group] + (h->part != 0));
+		t->reserved = tab_wants(d, s, h, t->group);
+		t->resv_blocks = h->whole[t->group] + t->reserved;
+		if (d->group[t->group].window)
+			t->prompt_blocks = group_blocks(d, t->group, s->nr_ids);
+		d->dev.reserved += t->reserved;
+	}
+	KV_BUG_ON(d->dev.reserved > domain_free(d));
 }
 
 /*
@@ -69,26 +114,18 @@ static void admit_hit(struct core *c, const struct kv_seq *s, u32 whole)
  * block that is mapped in part is copied before the first append, so a block for
  * the copy is reserved, too.
  */
-static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
-		      u32 total)
+static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h)
 {
 	struct kv_domain *d = seq_domain(c, s);
 	const u64 waited = c->now - s->since;
 
 	KV_BUG_ON(!(s->flags & SEQF_QUEUED) || (s->flags & SEQF_RUNNING));
-	KV_BUG_ON(s->nr_steps || s->reserved || s->trimmed);
-	KV_BUG_ON(s->nr_blocks != h->whole + (h->part != 0));
-	KV_BUG_ON(total < h->whole || total < s->nr_blocks);
+	KV_BUG_ON(s->nr_steps || seq_reserved(c, s));
 	core_crash(c, CORE_CRASH_admit);
 	wait_del(c, s);
 	run_add(c, s);
-	s->reserved = total - h->whole;
-	s->resv_blocks = total;
-	if (h->part)
-		s->flags |= SEQF_COPY;
-	d->dev.reserved += s->reserved;
-	KV_BUG_ON(d->dev.reserved > domain_free(d));
-	s->valid_len = h->whole * d->block_tokens + h->part;
+	admit_reserve(c, s, h);
+	s->valid_len = h->len + h->part;
 	KV_BUG_ON(s->valid_len >= s->nr_ids);
 	s->cover = s->valid_len;
 	s->cached_len = s->valid_len;
@@ -99,12 +136,12 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	s->active = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
 	why_back(c, s);
-	c->head->touched += total * d->dev.block_bytes;
+	c->head->touched += (u64)domain_most(d, s->nr_ids) * d->dev.block_bytes;
 	admit_count(c, s, s->valid_len);
 	core_tell(c, admit, SAID_SEQ(c, s), .tokens = s->nr_ids,
-		  .cached = s->valid_len, .blocks = s->reserved,
+		  .cached = s->valid_len, .blocks = seq_reserved(c, s),
 		  .us = waited / 1000);
-	admit_hit(c, s, h->whole);
+	admit_hit(c, s, h);
 	core_count(c, CORE_EV_prefix_partial_tokens, h->part);
 	/* It may have been preempted when its growth was refused. */
 	s->flags &= ~(SEQF_MATCHED | SEQF_REFUSED);
@@ -112,26 +149,52 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h,
 	swap_fill(c, s);
 }
 
-/* Map the prefix; entries of lower tiers are pinned by the table for now. */
-static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
+/* Map one block of the prefix; an entry of a lower tier is pinned by the table for now. */
+static void map_hit(struct core *c, struct kv_tab *t, u32 ref)
 {
+	u32 idx = t->nr_blocks;
+
+	KV_BUG_ON(ref == CORE_NONE);
+	if (table_push(c, t, ref & REF_ENTRY ? CORE_NONE : ref))
+		KV_BUG_ON(true);
+	if (ref & REF_ENTRY) {
+		KV_BUG_ON(c->entries_low[ref & ~REF_ENTRY].domain != tab_seq(c, t)->domain);
+		entry_get_ref(c, ref & ~REF_ENTRY);
+		table_set_entry(c, t, idx, ref & ~REF_ENTRY);
+	} else {
+		block_map(c, ref);
+	}
+}
+
+/* The entries behind the window are as if they had been trimmed. */
+static void map_trimmed(struct core *c, struct kv_tab *t, u32 nr)
+{
+	while (t->nr_blocks < nr) {
+		if (table_push(c, t, CORE_NONE))
+			KV_BUG_ON(true);
+		table_set_none(c, t, t->nr_blocks - 1);
+	}
+	t->trimmed = nr;
+	t->trim_want = nr;
+}
+
+/* Map the prefix. */
+static void map_hits(struct core *c, struct kv_seq *s, const struct hits *h)
+{
+	struct kv_tab *t;
 	u32 i;
 
-	for (i = 0; i < hit; i++) {
-		u32 ref = c->scratch[i];
-
-		KV_BUG_ON(ref == CORE_NONE || s->nr_blocks != i);
-		if (table_push(c, s, ref & REF_ENTRY ? CORE_NONE : ref))
-			KV_BUG_ON(true);
-		if (ref & REF_ENTRY) {
-			KV_BUG_ON(c->entries_low[ref & ~REF_ENTRY].domain !=
-				  s->domain);
-			entry_get_ref(c, ref & ~REF_ENTRY);
-			table_set_entry(c, s, i, ref & ~REF_ENTRY);
-		} else {
-			block_map(c, ref);
-		}
+	for_each_tab(c, s, t) {
+		map_trimmed(c, t, h->first[t->group]);
+		for (i = t->trimmed; i < h->whole[t->group] + (h->part != 0); i++)
+			map_hit(c, t, c->scratch[h->at[t->group] + i]);
 	}
+}
+
+static void unmap_hits(struct core *c, struct kv_seq *s)
+{
+	seq_unmap(c, s);
+	seq_tabs_init(c, s);
 }
 
 /*
@@ -141,7 +204,7 @@ static void map_hits(struct core *c, struct kv_seq *s, u32 hit)
 static void unmap_and_wait(struct core *c, struct kv_seq *s, u32 why)
 {
 	why_note(c, why, CORE_NONE);
-	seq_unmap_from(c, s, 0);
+	unmap_hits(c, s);
 	seq_domain(c, s)->retry = 0;
 }
 
@@ -162,7 +225,7 @@ static bool reads_have_room(struct core *c, struct kv_seq *s, struct hits *h)
 		why_note(c, CORE_WAIT_slots, CORE_NONE);
 		return false;
 	}
-	hits_drop_reads(c, h);
+	hits_drop_reads(c, s, h);
 	return true;
 }
 
@@ -184,46 +247,57 @@ static bool high_waits(struct core *c, struct kv_domain *d, u32 nr)
 }
 
 /*
+ * Blocks of the prefix that eviction must spare.  Those in isolated spans are no room
+ * anyway, but memory.max counts them, too, once they are mapped.
+ */
+static u32 hits_spare(const struct kv_domain *d, const struct hits *h, u32 room)
+{
+	return domain_limited(d, room + h->cached) ? h->cached : h->cached - h->going;
+}
+
+/*
  * Make room within memory.min.  A family that is swapped out for that may get the host
  * slot of a block of the prefix, which no table pins yet, so the prefix is looked for
  * again.  @h: takes what is found then.
  *
- * Return: as admit_one(); ROOM_NOW: there is room for @total less the prefix.
+ * Return: as admit_one(); ROOM_NOW: there is room for the rest of the prompt.
  */
 static enum verdict room_promised(struct core *c, struct kv_seq *s, struct hits *h,
-				  u32 total, u32 min)
+				  u32 min)
 {
-	enum verdict verdict = room_for_min(c, s, total - h->whole + h->low + min,
-					    h->cached - h->going);
+	const struct kv_domain *d = seq_domain(c, s);
+	u32 room = seq_wants(d, s, h) + h->low + min;
+	enum verdict verdict = room_for_min(c, s, room, hits_spare(d, h, room));
 
 	if (verdict != ROOM_NOW)
 		return verdict;
 	if (!prefix_find(c, s, h))
 		return WAITS_HASH;
-	KV_BUG_ON(h->whole > total || h->going > h->cached);
+	KV_BUG_ON(h->going > h->cached);
 	hits_drop_part(c, h);
-	verdict = room_plan(c, s->domain, total - h->whole + h->low + min,
-			    h->cached - h->going);
+	room = seq_wants(d, s, h) + h->low + min;
+	verdict = room_plan(c, s->domain, room, hits_spare(d, h, room));
 	if (verdict != ROOM_NOW)
 		domain_kick(seq_domain(c, s));
 	return verdict;
 }
 
 /*
- * There is room for @total blocks less the prefix, and @min more: evict for it, map the
+ * There is room for the rest of the prompt, and @min more: evict for it, map the
  * prefix, and admit.
  * Return: as admit_one().
  */
 static enum verdict admit_mapped(struct core *c, struct kv_seq *s, struct hits *h,
-				 u32 total, u32 min)
+				 u32 min)
 {
 	enum verdict verdict;
 
-	KV_BUG_ON(s->nr_blocks || s->first_page != CORE_NONE);
+	KV_BUG_ON(s->tab.nr_blocks || s->tab.first_page != CORE_NONE);
 	if (!reads_have_room(c, s, h))
 		return ROOM_MADE;
-	map_hits(c, s, h->whole + (h->part != 0));
-	verdict = room_evict(c, s->domain, total - h->whole + h->low + min);
+	map_hits(c, s, h);
+	verdict = room_evict(c, s->domain, seq_wants(seq_domain(c, s), s, h) +
+					   h->low + min);
 	if (verdict == ROOM_MADE) {
 		unmap_and_wait(c, s, CORE_WAIT_demote);
 		return ROOM_MADE;
@@ -235,10 +309,10 @@ static enum verdict admit_mapped(struct core *c, struct kv_seq *s, struct hits *
 		 * others' memory.
 		 */
 		domain_kick(seq_domain(c, s));
-		seq_unmap_from(c, s, 0);
+		unmap_hits(c, s);
 		return ROOM_NONE;
 	}
-	admit_now(c, s, h, total);
+	admit_now(c, s, h);
 	return ROOM_NOW;
 }
 
@@ -260,7 +334,7 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 	if (c->clients[s->client].nr_unacked)
 		return WAITS_CLIENT;
 	if (commit_never(c, d, (u64)s->prompt_len + s->max_tokens)) {
-		oom_note(c, s, tokens_to_blocks(d, s->prompt_len),
+		oom_note(c, s, domain_most(d, s->prompt_len),
 			 CORE_OOM_failed, CORE_CAUSE_itself, NULL);
 		seq_fail(c, s, -EDQUOT);
 		return WAITS_NOT;
@@ -271,7 +345,7 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 		domain_kick(d);	/* try again at the next event */
 		return ROOM_NONE;
 	}
-	total = tokens_to_blocks(d, s->nr_ids);
+	total = domain_most(d, s->nr_ids);
 	min = wmark_min(d);
 	promised = limit_within_min(d, domain_held(d), total + min);
 	if (total > domain_capacity(c, d)) {
@@ -279,7 +353,7 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 		seq_fail(c, s, -EDQUOT);
 		return WAITS_NOT;
 	}
-	if (!table_has_room(c, s, total))
+	if (!waiter_has_pages(c, s))
 		return WAITS_CLIENT;	/* pages belong to its client */
 	if (!promised && (growth_waits(c, s) || starved_waits(c, s))) {
 		domain_kick(d);	/* try again at the next event */
@@ -292,25 +366,25 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 		why_note(c, CORE_WAIT_copies, CORE_NONE);
 		return ROOM_MADE;
 	}
-	KV_BUG_ON(h.whole > total || h.going > h.cached);
-	room = total - h.whole + h.low + min;
+	KV_BUG_ON(h.going > h.cached);
+	room = seq_wants(d, s, &h) + h.low + min;
 	if (high_waits(c, d, room + h.cached))
 		return WAITS_HIGH;
 	d->high_ask = room + h.cached - min;
-	if (!promised && !commit_admits(c, s, h.whole + (h.part != 0),
+	if (!promised && !commit_admits(c, s, hits_blocks(d, &h) + (h.part != 0),
 					h.cached + h.low)) {
 		why_note(c, CORE_WAIT_commit, CORE_NONE);
 		return ROOM_NONE;
 	}
-	verdict = room_plan(c, s->domain, room, h.cached - h.going);
+	verdict = room_plan(c, s->domain, room, hits_spare(d, &h, room));
 	if (verdict != ROOM_NOW && h.part) {
 		/* The copy of a part of a block may need one block too many. */
 		hits_drop_part(c, &h);
-		verdict = room_plan(c, s->domain, room, h.cached - h.going);
+		verdict = room_plan(c, s->domain, room, hits_spare(d, &h, room));
 	}
 	if (verdict == ROOM_NONE && promised)
-		verdict = room_promised(c, s, &h, total, min);
-	return verdict == ROOM_NOW ? admit_mapped(c, s, &h, total, min) : verdict;
+		verdict = room_promised(c, s, &h, min);
+	return verdict == ROOM_NOW ? admit_mapped(c, s, &h, min) : verdict;
 }
 
 /* Note that the domain is stalled, so that others hold back for it. */
@@ -318,7 +392,7 @@ static void admit_note_stall(struct core *c, struct kv_domain *d,
 			     const struct kv_seq *s, enum verdict verdict)
 {
 	/* A swapped sequence has no ids, but a table, which may be empty. */
-	u32 total = max(max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks), 1u);
+	u32 total = max(max(domain_most(d, s->nr_ids), seq_live(c, s)), 1u);
 
 	d->promised = limit_within_min(d, domain_held(d),
 				       total + wmark_min(d));
@@ -378,7 +452,7 @@ static enum verdict admit_next(struct core *c, u32 dom)
 		psi_task(c, s);
 		core_tell(c, wait, SAID_SEQ(c, s),
 			  .error = (u64)verdict_errno(verdict),
-			  .blocks = max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks));
+			  .blocks = max(domain_most(d, s->nr_ids), seq_live(c, s)));
 		admit_note_stall(c, d, s, verdict);
 		return verdict;
 	}

@@ -90,7 +90,7 @@ static int lease_check(const struct core *c, u32 client, const struct kv_domain 
 		       const struct kvmm_lease_arg *a)
 {
 	if (a->flags || a->resv0 || !a->ms || !a->len ||
-	    a->len % d->block_tokens || !label_is_sane(a->label))
+	    a->len % d->group[0].block_tokens || !label_is_sane(a->label))
 		return -EINVAL;
 	if (a->ms > core_cfg(c)->lease_ms)
 		return -ERANGE;
@@ -154,14 +154,14 @@ static void lease_push(struct core *c, struct kv_seq *s, u32 nr)
 	for (i = 0; i < nr; i++) {
 		ref = c->scratch[i];
 		entry = ref_entry(c, ref);
-		err = table_push(c, s, CORE_NONE);
+		err = table_push(c, &s->tab, CORE_NONE);
 		KV_BUG_ON(err || (entry == CORE_NONE && (ref & REF_ENTRY)));
 		if (entry != CORE_NONE) {
-			table_set_entry(c, s, i, entry);
+			table_set_entry(c, &s->tab, i, entry);
 			entry_get_ref(c, entry);
 		} else {
 			block_map(c, ref);
-			table_set(c, s, i, ref);
+			table_set(c, &s->tab, i, ref);
 		}
 	}
 	core_work(c, WORK_HOLD * nr);
@@ -199,8 +199,8 @@ static u32 lease_hold(struct core *c, struct kv_seq *s, s32 *reason)
 	u32 room = lease_room(c, s->domain), i, blk;
 	s64 entry;
 
-	for (i = 0; i < s->nr_blocks; i++) {
-		kv_pte_t pte = table_pte(c, s, i);
+	for (i = 0; i < s->tab.nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, &s->tab, i);
 
 		if (i == room) {
 			*reason = host_part(c, s->domain)->used ? -EDQUOT : -ENOSPC;
@@ -216,7 +216,7 @@ static u32 lease_hold(struct core *c, struct kv_seq *s, s32 *reason)
 		}
 		c->blocks[blk].flags |= BLKF_VISITED;
 		entry_get_ref(c, (u32)entry);
-		table_set_entry(c, s, i, (u32)entry);
+		table_set_entry(c, &s->tab, i, (u32)entry);
 		core_crash(c, CORE_CRASH_lease_hold);
 	}
 	return i;
@@ -241,8 +241,8 @@ static u32 lease_keep(struct core *c, const struct kv_seq *s, u32 i)
 {
 	u32 first = i, blk;
 
-	for (; i < s->nr_blocks; i++) {
-		kv_pte_t pte = table_pte(c, s, i);
+	for (; i < s->tab.nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, &s->tab, i);
 
 		blk = pte_is_entry(pte) ? c->entries_low[pte_block(pte)].dev :
 					  pte_block(pte);
@@ -257,8 +257,8 @@ static void lease_unmap(struct core *c, const struct kv_seq *s)
 {
 	u32 i, blk;
 
-	for (i = s->nr_blocks; i--;) {
-		blk = c->entries_low[pte_block(table_pte(c, s, i))].dev;
+	for (i = s->tab.nr_blocks; i--;) {
+		blk = c->entries_low[pte_block(table_pte(c, &s->tab, i))].dev;
 		if (blk == CORE_NONE || !(c->blocks[blk].flags & BLKF_VISITED))
 			continue;
 		c->blocks[blk].flags &= (u8)~BLKF_VISITED;
@@ -269,7 +269,7 @@ static void lease_unmap(struct core *c, const struct kv_seq *s)
 /* The sequence is a lease from now on. */
 static void lease_begin(struct core *c, struct kv_seq *s, struct kvmm_lease_res *res)
 {
-	s->valid_len = s->nr_blocks * seq_domain(c, s)->block_tokens;
+	s->valid_len = s->tab.nr_blocks * seq_domain(c, s)->group[0].block_tokens;
 	s->cover = s->valid_len;
 	s->prompt_len = s->valid_len;
 	s->flags |= SEQF_SWAPPED | SEQF_PAGEDOUT | SEQF_PREEMPTED | SEQF_MATCHED;
@@ -300,8 +300,8 @@ static int lease_make(struct core *c, struct kv_seq *s, u32 nr,
 	}
 	lease_push(c, s, nr);
 	held = lease_hold(c, s, &res->reason);
-	res->kept = lease_keep(c, s, held) * seq_domain(c, s)->block_tokens;
-	seq_unmap_from(c, s, held);
+	res->kept = lease_keep(c, s, held) * seq_domain(c, s)->group[0].block_tokens;
+	tab_unmap_from(c, &s->tab, held);
 	lease_unmap(c, s);
 	if (held) {
 		lease_begin(c, s, res);
@@ -330,18 +330,18 @@ int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
 	const u64 cookie[2] = { a->cookie[0], a->cookie[1] };
 	u64 root[2], name[2];
 	struct kv_seq *s;
-	int err = lease_check(c, client, d, a);
+	int err = d->nr_groups > 1 ? -EOPNOTSUPP : lease_check(c, client, d, a);
 
 	if (err == -ERANGE)
 		res->until = c->now + core_cfg(c)->lease_ms * 1000000ull;
 	if (err)
 		return err;
-	index_root(c, d, a->salt, root);
+	index_root(c, d, a->salt, 0, root);
 	cookie_read(c, d, root, cookie, a->len, name);
-	nr = prefix_refs(c, dom, name, a->len / d->block_tokens, domain_capacity(c, d));
+	nr = prefix_refs(c, dom, name, a->len / d->group[0].block_tokens, domain_capacity(c, d));
 	if (!nr)
 		return -ENOENT;
-	if (nr < a->len / d->block_tokens)
+	if (nr < a->len / d->group[0].block_tokens)
 		res->reason = nr == domain_capacity(c, d) ? -E2BIG : -EAGAIN;
 	s = seq_make(c, client, &open);
 	if (!s)

@@ -23,9 +23,9 @@ static u32 lease_demote(struct core *c, const struct kv_seq *s)
 {
 	u32 i, nr = 0, entry, blk;
 
-	core_work(c, WORK_MOVE * s->nr_blocks);
-	for (i = s->nr_blocks; i--;) {
-		entry = pte_block(table_pte(c, s, i));
+	core_work(c, WORK_MOVE * s->tab.nr_blocks);
+	for (i = s->tab.nr_blocks; i--;) {
+		entry = pte_block(table_pte(c, &s->tab, i));
 		blk = c->entries_low[entry].dev;
 		if (blk == CORE_NONE || c->blocks[blk].state != BLK_CACHED ||
 		    !entry_is_there(c, entry) ||
@@ -43,9 +43,9 @@ static u32 lease_lacks(struct core *c, const struct kv_seq *s)
 {
 	u32 i, nr = 0;
 
-	core_work(c, WORK_LOOK * s->nr_blocks);
-	for (i = 0; i < s->nr_blocks; i++)
-		nr += c->entries_low[pte_block(table_pte(c, s, i))].dev == CORE_NONE;
+	core_work(c, WORK_LOOK * s->tab.nr_blocks);
+	for (i = 0; i < s->tab.nr_blocks; i++)
+		nr += c->entries_low[pte_block(table_pte(c, &s->tab, i))].dev == CORE_NONE;
 	return nr;
 }
 
@@ -69,7 +69,7 @@ static int lease_renew(struct core *c, struct kv_seq *s, u64 until)
 int lease_advise(struct core *c, struct kv_seq *s, const struct kvmm_advise_arg *a,
 		 u32 *tokens)
 {
-	u32 bt = seq_domain(c, s)->block_tokens;
+	u32 bt = seq_domain(c, s)->group[0].block_tokens;
 
 	if (a->advice == KVMM_ADV_RETAIN)
 		return -EOPNOTSUPP;
@@ -111,7 +111,7 @@ void leases_expire(struct core *c)
 
 		if (s->until > c->now)
 			return;
-		core_work(c, WORK_MOVE * s->nr_blocks);
+		core_work(c, WORK_MOVE * s->tab.nr_blocks);
 		seq_close_now(c, s);
 		core_count(c, CORE_EV_lease_expired, 1);
 	}
@@ -153,7 +153,7 @@ static bool promote_slot(struct core *c, const struct kv_entry *e)
 /* Promote one more block.  Return: false: none can be promoted now. */
 static bool promote_next(struct core *c, struct kv_seq *s)
 {
-	u32 entry = pte_block(table_pte(c, s, s->promote_at)), blk;
+	u32 entry = pte_block(table_pte(c, &s->tab, s->promote_at)), blk;
 	const struct kv_entry *e = &c->entries_low[entry];
 
 	if (!can_promote(c, e)) {
@@ -164,7 +164,7 @@ static bool promote_next(struct core *c, struct kv_seq *s)
 	if (!promote_room(c, s) || !promote_slot(c, e) || !can_promote(c, e) ||
 	    domain_slack(seq_domain(c, s)) <= wmark_min(seq_domain(c, s)))
 		return false;
-	blk = block_alloc(c, s->domain, s->client);
+	blk = block_alloc(c, s->domain, s->client, 0);
 	if (blk == CORE_NONE)
 		return false;
 	entry_fill(c, entry, blk);
@@ -187,11 +187,11 @@ void leases_background(struct core *c)
 		struct kv_seq *s = &c->seqs[i];
 
 		next = s->next;
-		while (s->promote_at < s->nr_blocks && c->head->nr_copies +
+		while (s->promote_at < s->tab.nr_blocks && c->head->nr_copies +
 		       c->head->nr_ios < PROMOTE_MOST && (!n++ || !core_worked(c)) &&
 		       promote_next(c, s))
 			core_work(c, WORK_MOVE);
-		if (s->promote_at == s->nr_blocks)
+		if (s->promote_at == s->tab.nr_blocks)
 			lease_stop_promote(c, s);
 	}
 	c->work = 0;	/* the event is over */

@@ -81,14 +81,14 @@ static u32 lookup_walk(struct core *c, u32 dom, u64 *name, const u32 *ids,
 	u32 nr, ref, tier;
 	u64 next[2];
 
-	for (nr = 0; nr < left; nr++, ids += d->block_tokens) {
+	for (nr = 0; nr < left; nr++, ids += d->group[0].block_tokens) {
 		if (nr && c->work >= core_cfg(c)->event_work) {
 			res->flags |= KVMM_LOOKUP_MORE;
 			break;
 		}
-		core_work(c, work_name(d->block_tokens));
-		index_chain(c, d, name, ids, next);
-		ref = index_lookup(c, dom, next, ids);
+		core_work(c, work_name(d->group[0].block_tokens));
+		index_chain(c, d, 0, name, ids, next);
+		ref = index_lookup(c, dom, 0, next, ids);
 		tier = ref == CORE_NONE ? KVMM_NR_LOOKUP_TIERS : ref_tier(c, ref);
 		if (tier == KVMM_NR_LOOKUP_TIERS)
 			break;
@@ -96,7 +96,7 @@ static u32 lookup_walk(struct core *c, u32 dom, u64 *name, const u32 *ids,
 			res->flags |= KVMM_LOOKUP_MORE;
 			break;
 		}
-		res->tokens[tier] += d->block_tokens;
+		res->tokens[tier] += d->group[0].block_tokens;
 		ref_touch(c, ref);
 		memcpy(name, next, sizeof(next));
 	}
@@ -135,20 +135,22 @@ int seq_lookup(struct core *c, u32 client, const struct kvmm_lookup_arg *a,
 	u64 cookie[2] = { a->cookie[0], a->cookie[1] }, root[2], name[2];
 	u32 nr;
 
+	if (d->nr_groups > 1)
+		return -EOPNOTSUPP;
 	if (a->resv0 || a->resv[0] || a->resv[1] ||
 	    (a->flags & ~KVMM_LOOKUP_LAST))
 		return -EINVAL;
-	if (a->start % d->block_tokens || a->nr_ids > UINT32_MAX - a->start)
+	if (a->start % d->group[0].block_tokens || a->nr_ids > UINT32_MAX - a->start)
 		return -EINVAL;
-	if (a->nr_ids % d->block_tokens && !(a->flags & KVMM_LOOKUP_LAST))
+	if (a->nr_ids % d->group[0].block_tokens && !(a->flags & KVMM_LOOKUP_LAST))
 		return -EINVAL;
 	if (!a->start != !(cookie[0] | cookie[1]))
 		return -EINVAL;
 
-	index_root(c, d, a->salt, root);
+	index_root(c, d, a->salt, 0, root);
 	cookie_read(c, d, root, cookie, a->start, name);
-	nr = lookup_walk(c, dom, name, ids, a->nr_ids / d->block_tokens, res);
-	res->found = nr * d->block_tokens;
+	nr = lookup_walk(c, dom, name, ids, a->nr_ids / d->group[0].block_tokens, res);
+	res->found = nr * d->group[0].block_tokens;
 	cookie_make(c, d, root, name, a->start + res->found, cookie);
 	res->cookie[0] = cookie[0];
 	res->cookie[1] = cookie[1];

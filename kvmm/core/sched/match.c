@@ -53,7 +53,7 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 		return err;
 
 	KV_BUG_ON(s->flags & (SEQF_QUEUED | SEQF_RUNNING | SEQF_SWAPPED));
-	KV_BUG_ON(s->nr_blocks || s->nr_steps || s->nr_ids != total);
+	KV_BUG_ON(s->tab.nr_blocks || s->nr_steps || s->nr_ids != total);
 	s->flags |= SEQF_MATCHED;
 	s->state = KVMM_SEQ_WAITING;
 	s->since = c->now;
@@ -124,13 +124,18 @@ static void entry_hit(const struct core *c, struct hits *h, const struct kv_entr
 	h->reads += ref_is_read(c, ref);
 }
 
-static void hits_add(struct core *c, struct hits *h, u32 at, u32 ref)
+static void hits_add(const struct core *c, struct hits *h, u32 ref)
 {
-	c->scratch[at] = ref;
 	if (ref & REF_ENTRY)
 		entry_hit(c, h, &c->entries_low[ref & ~REF_ENTRY], ref);
 	else if (c->blocks[ref].state == BLK_CACHED)
 		hits_count(c, h, ref, 1);
+}
+
+static void hits_put(struct core *c, struct hits *h, u32 at, u32 ref)
+{
+	c->scratch[at] = ref;
+	hits_add(c, h, ref);
 }
 
 /*
@@ -151,12 +156,12 @@ static void hits_find_part(struct core *c, const struct kv_seq *s,
 	if (blk != CORE_NONE && block_is_claimed(c, blk))
 		h->part = 0;
 	else if (blk != CORE_NONE)
-		hits_add(c, h, h->whole, blk);
+		hits_put(c, h, h->whole[0], blk);
 }
 
 void hits_drop_part(const struct core *c, struct hits *h)
 {
-	u32 blk = c->scratch[h->whole];
+	u32 blk = c->scratch[h->whole[0]];
 
 	if (!h->part)
 		return;
@@ -166,15 +171,38 @@ void hits_drop_part(const struct core *c, struct hits *h)
 	h->part = 0;
 }
 
+/* Places of the references of a group, and the first and last of them. */
+#define for_each_hit(d, h, g, i)					\
+	for ((g) = 0; (g) < (d)->nr_groups; (g)++)			\
+		for ((i) = (h)->at[g] + (h)->first[g];			\
+		     (i) < (h)->at[g] + (h)->whole[g]; (i)++)
+
+/* Table entries that the prefix fills. */
+u32 hits_blocks(const struct kv_domain *d, const struct hits *h)
+{
+	u32 g, nr = 0;
+
+	for (g = 0; g < d->nr_groups; g++)
+		nr += h->whole[g] - h->first[g];
+	return nr;
+}
+
 /**
  * hits_drop_reads() - end the prefix before the first block that must be read
+ *
+ * With several groups it ends before the first block.
  */
-void hits_drop_reads(const struct core *c, struct hits *h)
+void hits_drop_reads(const struct core *c, const struct kv_seq *s, struct hits *h)
 {
+	if (seq_groups(c, s) > 1) {
+		*h = (struct hits){ 0 };
+		return;
+	}
 	hits_drop_part(c, h);
 	while (h->reads) {
-		u32 ref = c->scratch[--h->whole];
+		u32 ref = c->scratch[--h->whole[0]];
 
+		h->len -= seq_domain(c, s)->hit_tokens;
 		if (!(ref & REF_ENTRY)) {
 			if (c->blocks[ref].state == BLK_CACHED)
 				hits_count(c, h, ref, -1);
@@ -186,11 +214,12 @@ void hits_drop_reads(const struct core *c, struct hits *h)
 }
 
 /* Keep the entries of the prefix, or no longer. */
-static void hits_pin(struct core *c, const struct hits *h, bool pin)
+static void hits_pin(struct core *c, const struct kv_domain *d, const struct hits *h,
+		     bool pin)
 {
-	u32 i;
+	u32 g, i;
 
-	for (i = 0; i < h->whole; i++) {
+	for_each_hit(d, h, g, i) {
 		u32 ref = c->scratch[i];
 
 		if (!(ref & REF_ENTRY))
@@ -202,11 +231,12 @@ static void hits_pin(struct core *c, const struct hits *h, bool pin)
 	}
 }
 
-static u32 hits_count_reads(const struct core *c, const struct hits *h)
+static u32 hits_count_reads(const struct core *c, const struct kv_domain *d,
+			    const struct hits *h)
 {
-	u32 i, nr = 0;
+	u32 g, i, nr = 0;
 
-	for (i = 0; i < h->whole; i++)
+	for_each_hit(d, h, g, i)
 		nr += ref_is_read(c, c->scratch[i]);
 	return nr;
 }
@@ -221,18 +251,19 @@ static u32 hits_count_reads(const struct core *c, const struct hits *h)
  */
 bool hits_room(struct core *c, u32 dom, struct hits *h, bool *waits)
 {
+	const struct kv_domain *d = &c->domains[dom];
 	bool room = false;
 	u32 tries;
 
 	*waits = false;
-	hits_pin(c, h, true);
+	hits_pin(c, d, h, true);
 	for (tries = 0; tries < 8; tries++) {
-		h->reads = hits_count_reads(c, h);
+		h->reads = hits_count_reads(c, d, h);
 		room = host_free(c, dom) >= h->reads;
 		if (room || !demote_room(c, dom, h->reads, waits))
 			break;
 	}
-	hits_pin(c, h, false);
+	hits_pin(c, d, h, false);
 	return room;
 }
 
@@ -256,57 +287,46 @@ static u32 hits_known(struct core *c, const struct kv_seq *s,
 		if (!ref_usable(c, c->nodes[node].ref))
 			break;
 		KV_BUG_ON(index_domain(c, c->nodes[node].ref) != s->domain);
-		hits_add(c, h, --i, c->nodes[node].ref);
+		hits_put(c, h, --i, c->nodes[node].ref);
 	}
 	if (i) {
 		*h = (struct hits){ 0 };
 		return CORE_NONE;
 	}
-	h->whole = s->found;
+	h->whole[0] = s->found;
 	return last;
 }
 
 /* Remember the prefix found so far, so that it is not hashed again. */
 static void hits_note(struct kv_seq *s, const struct hits *h, const u64 *hash)
 {
-	s->found = h->whole;
+	s->found = h->whole[0];
 	memcpy(s->found_hash, hash, sizeof(s->found_hash));
 }
 
-/**
- * prefix_find() - longest cached prefix of the ids
- *
- * A long prompt with a long cached prefix is hashed in slices between other
- * events: an event that has done a lot leaves the rest to the next.
- *
- * Return: true: @h is complete; false: there is more to hash, @h has no meaning.
- */
-bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
+/* The same for a domain with one group. */
+static bool prefix_find_one(struct core *c, struct kv_seq *s, struct hits *h)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	struct id_cursor cur = { .page = s->id_head };
-	u32 *ids = c->prompt, left = s->nr_ids - 1, bt = d->block_tokens, ref, node;
+	u32 *ids = c->prompt, left = s->nr_ids - 1, bt = d->hit_tokens, ref, node;
 	u32 most = host_slots_max(c, s->domain) / 4 * 3;
 	u64 hash[2], next[2];
 
-	*h = (struct hits){ 0 };
-	KV_BUG_ON(!s->nr_ids || !(s->flags & SEQF_QUEUED));
-	if (s->open_flags & KVMM_OPEN_NO_MATCH)
-		return true;
 	core_work(c, WORK_KNOWN * s->found);
 	node = hits_known(c, s, h);
-	index_root(c, d, s->salt, hash);
-	if (h->whole) {
+	index_root(c, d, s->salt, 0, hash);
+	if (h->whole[0]) {
 		memcpy(hash, s->found_hash, sizeof(hash));
-		KV_BUG_ON(h->whole * bt > left);
-		ids_skip(c, &cur, h->whole * bt);
-		left -= h->whole * bt;
+		KV_BUG_ON(h->whole[0] * bt > left);
+		ids_skip(c, &cur, h->whole[0] * bt);
+		left -= h->whole[0] * bt;
 	}
 	for (; left >= bt; left -= bt) {
 		core_work(c, work_name(bt));
 		ids_next(c, &cur, ids, bt);
-		index_chain(c, d, hash, ids, next);
-		ref = index_lookup(c, s->domain, next, ids);
+		index_chain(c, d, 0, hash, ids, next);
+		ref = index_lookup(c, s->domain, 0, next, ids);
 		if (ref == CORE_NONE || !ref_usable(c, ref) ||
 		    (ref_is_read(c, ref) && h->reads >= most)) {
 			h->leaves = ref_leaves(c, ref);
@@ -314,7 +334,7 @@ bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 			hits_find_part(c, s, h, node, hash, ids, bt);
 			return true;
 		}
-		hits_add(c, h, h->whole++, ref);
+		hits_put(c, h, h->whole[0]++, ref);
 		node = index_node(c, ref);
 		memcpy(hash, next, sizeof(hash));
 		if (c->work >= core_cfg(c)->event_work && left >= 2 * bt) {
@@ -326,4 +346,138 @@ bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
 	ids_next(c, &cur, ids, left);
 	hits_find_part(c, s, h, node, hash, ids, left);
 	return true;
+}
+
+/* ---- several groups ---- */
+
+/*
+ * Look up the blocks that end @to tokens into a piece of hit_tokens ids, whose prefix
+ * is named @name.  @at: tokens before the piece.  A block that cannot be used is
+ * CORE_NONE in c->scratch.
+ * Return: false: a group without a window lacks its block, so no longer prefix exists.
+ */
+static bool groups_look(struct core *c, const struct kv_seq *s, struct hits *h,
+			u32 at, u32 to, const u64 *name)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u64 hash[2];
+	u32 g, bt, ref;
+
+	for (g = 0; g < d->nr_groups; g++) {
+		bt = d->group[g].block_tokens;
+		if (to % bt)
+			continue;
+		memcpy(hash, name, sizeof(hash));
+		index_mix(g, hash);
+		ref = index_lookup(c, s->domain, g, hash, c->prompt + to - bt);
+		h->leaves |= ref_leaves(c, ref);
+		if (ref != CORE_NONE && !ref_usable(c, ref))
+			ref = CORE_NONE;
+		if (ref == CORE_NONE && !d->group[g].window)
+			return false;
+		c->scratch[h->at[g] + (at + to) / bt - 1] = ref;
+	}
+	return true;
+}
+
+/* The first index of a group that a step at @len attends to. */
+static u32 group_first(const struct kv_domain *d, u32 g, u32 len)
+{
+	u32 window = d->group[g].window;
+
+	return window && len >= window ?
+	       (len - window + 1) / d->group[g].block_tokens : 0;
+}
+
+/* Does each group with a window have it before @len? */
+static bool groups_reach(const struct core *c, const struct kv_domain *d,
+			 const struct hits *h, u32 len)
+{
+	u32 g, i;
+
+	for (g = 0; g < d->nr_groups; g++) {
+		if (!d->group[g].window)
+			continue;
+		for (i = len / d->group[g].block_tokens; i-- > group_first(d, g, len);)
+			if (c->scratch[h->at[g] + i] == CORE_NONE)
+				return false;
+	}
+	return true;
+}
+
+/* The prefix has @len tokens: count the blocks that it needs. */
+static void groups_count(const struct core *c, const struct kv_domain *d,
+			 struct hits *h, u32 len)
+{
+	u32 g, i;
+
+	h->len = len;
+	for (g = 0; g < d->nr_groups; g++) {
+		h->whole[g] = len / d->group[g].block_tokens;
+		h->first[g] = group_first(d, g, len);
+	}
+	for_each_hit(d, h, g, i)
+		hits_add(c, h, c->scratch[i]);
+}
+
+/*
+ * The longest prefix that all groups have.  Names are made once for all groups, of
+ * base_tokens ids at a time.
+ */
+static void prefix_find_groups(struct core *c, struct kv_seq *s, struct hits *h)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	struct id_cursor cur = { .page = s->id_head };
+	u32 most = (s->nr_ids - 1) / d->hit_tokens * d->hit_tokens;
+	u32 at, to, g, nr = 0, best = 0;
+	u64 hash[2];
+
+	for (g = 0; g < d->nr_groups; g++) {
+		h->at[g] = nr;
+		nr += most / d->group[g].block_tokens;
+	}
+	KV_BUG_ON(nr > core_sizes(c)->nr_scratch);
+	index_root(c, d, s->salt, 0, hash);
+	for (at = 0; at < most; at += d->hit_tokens) {
+		ids_next(c, &cur, c->prompt, d->hit_tokens);
+		for (to = d->base_tokens; to <= d->hit_tokens; to += d->base_tokens) {
+			core_work(c, work_name(d->base_tokens));
+			index_base(c, d, hash, c->prompt + to - d->base_tokens, hash);
+			if (!groups_look(c, s, h, at, to, hash))
+				goto out;
+		}
+		if (groups_reach(c, d, h, at + d->hit_tokens))
+			best = at + d->hit_tokens;
+	}
+out:
+	h->leaves &= best < most;
+	groups_count(c, d, h, best);
+	if (h->reads > host_slots_max(c, s->domain) / 4 * 3)
+		*h = (struct hits){ 0 };
+}
+
+/**
+ * prefix_find() - longest cached prefix of the ids
+ *
+ * A long prompt with a long cached prefix is hashed in slices between other
+ * events: an event that has done a lot leaves the rest to the next.  With several
+ * groups it is hashed at once.
+ *
+ * Return: true: @h is complete; false: there is more to hash, @h has no meaning.
+ */
+bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h)
+{
+	bool done;
+
+	*h = (struct hits){ 0 };
+	KV_BUG_ON(!s->nr_ids || !(s->flags & SEQF_QUEUED));
+	if (s->open_flags & KVMM_OPEN_NO_MATCH)
+		return true;
+	if (seq_groups(c, s) > 1) {
+		prefix_find_groups(c, s, h);
+		return true;
+	}
+	done = prefix_find_one(c, s, h);
+	h->len = h->whole[0] * seq_domain(c, s)->hit_tokens;
+	return done;
 }

@@ -152,11 +152,16 @@ static u32 remap_pages(const struct core *c, u32 found)
 
 	for (i = 0; i < found; i++) {
 		const struct kv_remap *r = &c->remaps[c->remaps[i].order];
-		u32 has = table_pages(c->seqs[r->child].nr_blocks);
-		u32 wants = table_pages(c->seqs[r->other].nr_blocks);
+		const struct kv_seq *other = &c->seqs[r->other];
+		const struct kv_tab *t;
 
-		KV_BUG_ON(c->seqs[r->child].client != c->seqs[r->other].client);
-		pages += wants > has ? wants - has : 0;
+		KV_BUG_ON(c->seqs[r->child].client != other->client);
+		for_each_tab(c, &c->seqs[r->child], t) {
+			u32 has = table_pages(t->nr_blocks);
+			u32 wants = table_pages(seq_tab(c, other, t->group)->nr_blocks);
+
+			pages += wants > has ? wants - has : 0;
+		}
 	}
 	return pages;
 }
@@ -168,8 +173,8 @@ static u32 remap_pages(const struct core *c, u32 found)
  * have the same content, though not always in the same block: one of the two
  * sequences may have changed to another block before (merge.c).
  */
-static u32 remap_parts(const struct core *c, const struct kv_seq *a,
-			 const struct kv_seq *b)
+static u32 remap_parts(const struct core *c, const struct kv_tab *a,
+			 const struct kv_tab *b)
 {
 	u32 i = min(a->nr_blocks, b->nr_blocks);
 	u32 low = max(a->trimmed, b->trimmed);
@@ -180,10 +185,10 @@ static u32 remap_parts(const struct core *c, const struct kv_seq *a,
 	return i;
 }
 
-static void remap_entry(struct core *c, struct kv_seq *s, u32 idx,
+static void remap_entry(struct core *c, struct kv_tab *t, u32 idx,
 			kv_pte_t pte)
 {
-	kv_pte_t old = table_pte(c, s, idx);
+	kv_pte_t old = table_pte(c, t, idx);
 
 	if (pte.val == old.val)
 		return;
@@ -191,96 +196,105 @@ static void remap_entry(struct core *c, struct kv_seq *s, u32 idx,
 	KV_BUG_ON(pte_is_present(pte) && !c->blocks[pte_block(pte)].nr_map);
 	if (pte_is_present(pte)) {
 		block_map(c, pte_block(pte));
-		table_set(c, s, idx, pte_block(pte));
+		table_set(c, t, idx, pte_block(pte));
 	} else {
-		table_set_none(c, s, idx);
+		table_set_none(c, t, idx);
 	}
 	if (pte_is_present(old))
 		block_unmap(c, pte_block(old));
 }
 
 /* Make the table entries of @s from @from on those of @other. */
-static void remap_entries(struct core *c, struct kv_seq *s,
-			  const struct kv_seq *other, u32 from)
+static void remap_entries(struct core *c, struct kv_tab *t,
+			  const struct kv_tab *other, u32 from)
 {
 	u32 i;
 
-	KV_BUG_ON(s == other || from > other->nr_blocks);
-	if (s->nr_blocks > other->nr_blocks)
-		seq_unmap_from(c, s, other->nr_blocks);
-	for (i = from; i < s->nr_blocks; i++)
-		remap_entry(c, s, i, table_pte(c, other, i));
+	KV_BUG_ON(t == other || from > other->nr_blocks);
+	if (t->nr_blocks > other->nr_blocks)
+		tab_unmap_from(c, t, other->nr_blocks);
+	for (i = from; i < t->nr_blocks; i++)
+		remap_entry(c, t, i, table_pte(c, other, i));
 	for (; i < other->nr_blocks; i++) {
 		kv_pte_t pte = table_pte(c, other, i);
 		u32 blk = pte_is_present(pte) ? pte_block(pte) : CORE_NONE;
 
-		KV_BUG_ON(s->nr_blocks != i || pte_is_entry(pte));
-		if (table_push(c, s, blk))
+		KV_BUG_ON(t->nr_blocks != i || pte_is_entry(pte));
+		if (table_push(c, t, blk))
 			KV_BUG_ON(true);
 		if (blk != CORE_NONE)
 			block_map(c, blk);
 		else
-			table_set_none(c, s, i);
+			table_set_none(c, t, i);
 	}
 }
 
 /* Copy the entries at indices that only one of the two has trimmed. */
-static void remap_trimmed(struct core *c, struct kv_seq *s,
-			  const struct kv_seq *other)
+static void remap_trimmed(struct core *c, struct kv_tab *t,
+			  const struct kv_tab *other)
 {
-	u32 i = min(s->trimmed, other->trimmed);
-	u32 end = min(max(s->trimmed, other->trimmed),
-		      min(s->nr_blocks, other->nr_blocks));
+	u32 i = min(t->trimmed, other->trimmed);
+	u32 end = min(max(t->trimmed, other->trimmed),
+		      min(t->nr_blocks, other->nr_blocks));
 
-	if (i < end && s->trimmed > other->trimmed)
-		s->dirty = min(s->dirty, i);
+	if (i < end && t->trimmed > other->trimmed)
+		t->dirty = min(t->dirty, i);
 	for (; i < end; i++)
-		remap_entry(c, s, i, table_pte(c, other, i));
+		remap_entry(c, t, i, table_pte(c, other, i));
 }
 
-/* An open tail that two sequences map now is copied at the next append. */
-static void remap_share_tail(struct core *c, const struct kv_seq *s)
-{
-	struct kv_block *b;
-
-	if (s->nr_blocks == s->trimmed)
-		return;
-	b = &c->blocks[table_get(c, s, s->nr_blocks - 1)];
-	if (b->state == BLK_OPEN)
-		b->flags |= BLKF_SHARED;
-}
-
-/* Fields that @s gets with the table of another sequence. */
-struct remap_rest {
-	u32	valid_len;
-	u32	lost_len;
-	u32	flags;
+/* Fields that a table gets with the entries of another one. */
+struct tab_rest {
 	u32	trimmed;
 	u64	trim_hash[2];
 };
 
-static struct remap_rest rest_of(const struct kv_seq *s)
+/* Fields that a sequence gets with the tables of another one. */
+struct remap_rest {
+	u32	valid_len;
+	u32	lost_len;
+	u32	flags;
+	struct tab_rest tab[KVMM_MAX_GROUPS];
+};
+
+static struct remap_rest rest_of(const struct core *c, const struct kv_seq *s)
 {
-	return (struct remap_rest){
+	struct remap_rest rest = {
 		.valid_len = s->valid_len, .lost_len = s->lost_len,
-		.flags = s->flags & SEQF_PREEMPTED, .trimmed = s->trimmed,
-		.trim_hash = { s->trim_hash[0], s->trim_hash[1] },
+		.flags = s->flags & SEQF_PREEMPTED,
 	};
+	const struct kv_tab *t;
+
+	for_each_tab(c, s, t)
+		rest.tab[t->group] = (struct tab_rest){
+			.trimmed = t->trimmed,
+			.trim_hash = { t->trim_hash[0], t->trim_hash[1] },
+		};
+	return rest;
 }
 
-static void rest_take(struct core *c, struct kv_seq *s,
-		      const struct remap_rest *rest, u32 keep)
+static void tab_rest_take(struct kv_tab *t, const struct tab_rest *rest, u32 keep)
 {
+	KV_BUG_ON(rest->trimmed > t->nr_blocks);
+	t->trimmed = rest->trimmed;
+	t->trim_want = rest->trimmed;
+	memcpy(t->trim_hash, rest->trim_hash, sizeof(t->trim_hash));
+	tab_promise_put(t, keep);
+}
+
+/* @keep: reservation that each table keeps */
+static void rest_take(struct core *c, struct kv_seq *s,
+		      const struct remap_rest *rest, const u32 *keep)
+{
+	struct kv_tab *t;
+
 	KV_BUG_ON(s->nr_steps || s->state != KVMM_SEQ_READY);
-	KV_BUG_ON(rest->trimmed > s->nr_blocks);
 	s->valid_len = rest->valid_len;
 	s->cover = rest->valid_len;
 	s->lost_len = rest->lost_len;
 	s->flags |= rest->flags;
-	s->trimmed = rest->trimmed;
-	s->trim_want = rest->trimmed;
-	memcpy(s->trim_hash, rest->trim_hash, sizeof(s->trim_hash));
-	seq_promise_put(s, keep);
+	for_each_tab(c, s, t)
+		tab_rest_take(t, &rest->tab[t->group], keep[t->group]);
 	seq_publish(c, s);
 	core_count(c, CORE_EV_seq_remap, 1);
 	/* Entries that it shares now are no growth to commit to. */
@@ -289,19 +303,25 @@ static void rest_take(struct core *c, struct kv_seq *s,
 }
 
 static void remap_overwrite(struct core *c, struct kv_seq *s,
-			    const struct kv_seq *other)
+			    const struct kv_seq *from)
 {
-	u32 from = remap_parts(c, s, other);
-	u32 keep = seq_promise_take(c, s, other->nr_blocks);
-	struct remap_rest rest = rest_of(other);
+	struct remap_rest rest = rest_of(c, from);
+	u32 keep[KVMM_MAX_GROUPS], parts;
+	struct kv_tab *t;
 
-	KV_BUG_ON(s->domain != other->domain || s->nr_steps);
-	s->dirty = min(s->dirty, from);
-	remap_trimmed(c, s, other);
-	remap_entries(c, s, other, from);
-	KV_BUG_ON(s->nr_blocks != other->nr_blocks);
+	KV_BUG_ON(s->domain != from->domain || s->nr_steps);
+	for_each_tab(c, s, t) {
+		const struct kv_tab *other = seq_tab(c, from, t->group);
+
+		parts = remap_parts(c, t, other);
+		keep[t->group] = tab_promise_take(c, t, other->nr_blocks);
+		t->dirty = min(t->dirty, parts);
+		remap_trimmed(c, t, other);
+		remap_entries(c, t, other, parts);
+		KV_BUG_ON(t->nr_blocks != other->nr_blocks);
+	}
 	rest_take(c, s, &rest, keep);
-	remap_share_tail(c, s);
+	seq_share_tails(c, s);
 }
 
 /*
@@ -312,44 +332,60 @@ static void remap_overwrite(struct core *c, struct kv_seq *s,
 static void rotate_dirty(struct core *c, const struct kv_remap *r)
 {
 	u32 start = r->child;
+	struct kv_tab *t;
 
 	do {
-		struct kv_seq *s = &c->seqs[r->child];
-		const struct kv_seq *other = &c->seqs[r->other];
+		for_each_tab(c, &c->seqs[r->child], t) {
+			const struct kv_tab *other;
 
-		s->dirty = min(s->dirty, table_differs(c, s, other,
-				max(s->trimmed, other->trimmed)));
-		if (s->trimmed > other->trimmed)
-			s->dirty = min(s->dirty, other->trimmed);
+			other = seq_tab(c, &c->seqs[r->other], t->group);
+			t->dirty = min(t->dirty, table_differs(c, t, other,
+					max(t->trimmed, other->trimmed)));
+			if (t->trimmed > other->trimmed)
+				t->dirty = min(t->dirty, other->trimmed);
+		}
 		r = remap_of(c, r->other);
 	} while (r->child != start);
 }
 
+/* The sequence is about to get tables with the lengths of those of @from. */
+static void rotate_promises(struct core *c, struct kv_seq *s,
+			    const struct kv_seq *from, u32 *keep)
+{
+	struct kv_tab *t;
+
+	for_each_tab(c, s, t)
+		keep[t->group] = tab_promise_take(c, t,
+				seq_tab(c, from, t->group)->nr_blocks);
+}
+
 /*
- * Rotate the tables of a circle that begins with @r: each child gets the table
- * of the sequence that it reads.  The table of the first child moves along, and
- * ends up with its reader.
+ * Rotate the tables of a circle that begins with @r: each child gets the tables
+ * of the sequence that it reads.  The tables of the first child move along, and
+ * end up with their reader.
  */
 static void remap_rotate(struct core *c, struct kv_remap *r)
 {
 	struct kv_seq *s = &c->seqs[r->child], *other;
-	struct remap_rest first = rest_of(s), rest;
-	u32 start = r->child, keep;
+	struct remap_rest first = rest_of(c, s), rest;
+	u32 start = r->child, keep[KVMM_MAX_GROUPS];
+	struct kv_tab *t;
 
 	rotate_dirty(c, r);
 	while (r->other != start) {
 		other = &c->seqs[r->other];
-		keep = seq_promise_take(c, s, other->nr_blocks);
+		rotate_promises(c, s, other, keep);
 		KV_BUG_ON(r->readers != 1 || s->domain != other->domain);
-		rest = rest_of(other);
-		table_swap(c, s, other);
+		rest = rest_of(c, other);
+		for_each_tab(c, s, t)
+			table_swap(c, t, seq_tab(c, other, t->group));
 		rest_take(c, s, &rest, keep);
 		r->readers = 0;
 		r = remap_of(c, r->other);
 		s = other;
 	}
-	/* @s has the table of the first child, which it is to get. */
-	keep = seq_promise_take(c, s, s->nr_blocks);
+	/* @s has the tables of the first child, which it is to get. */
+	rotate_promises(c, s, s, keep);
 	rest_take(c, s, &first, keep);
 	r->readers = 0;
 }

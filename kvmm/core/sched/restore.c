@@ -21,11 +21,12 @@
  */
 u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached)
 {
+	const struct kv_tab *t;
 	u32 i, nr = 0;
 
 	*cached = 0;
-	for (i = 0; i < s->nr_blocks; i++) {
-		kv_pte_t pte = table_pte(c, s, i);
+	for_each_pte(c, s, t, i) {
+		kv_pte_t pte = table_pte(c, t, i);
 		const struct kv_entry *e;
 
 		if (!pte_is_entry(pte))
@@ -47,12 +48,13 @@ u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached)
 static int swap_check(const struct core *c, const struct kv_seq *s, u32 *reads,
 		      u32 *held)
 {
+	const struct kv_tab *t;
 	u32 i;
 
 	*reads = 0;
 	*held = 0;
-	for (i = 0; i < s->nr_blocks; i++) {
-		kv_pte_t pte = table_pte(c, s, i);
+	for_each_pte(c, s, t, i) {
+		kv_pte_t pte = table_pte(c, t, i);
 		const struct kv_entry *e;
 
 		if (!pte_is_entry(pte))
@@ -76,19 +78,34 @@ static int swap_check(const struct core *c, const struct kv_seq *s, u32 *reads,
 	return 0;
 }
 
+/* Find the next block that is not filled yet; CORE_NONE: all are. */
+static u32 fill_next(const struct core *c, struct kv_seq *s)
+{
+	while (s->fill_group < seq_groups(c, s)) {
+		const struct kv_tab *t = seq_tab(c, s, s->fill_group);
+
+		for (s->fill = max(s->fill, t->trimmed); s->fill < t->nr_blocks;
+		     s->fill++) {
+			u32 blk = table_get(c, t, s->fill);
+
+			if (c->blocks[blk].state == BLK_LIMBO)
+				return blk;
+		}
+		if (++s->fill_group < seq_groups(c, s))
+			s->fill = 0;
+	}
+	return CORE_NONE;
+}
+
 /* READY if all blocks are filled; else wait for the next one. */
 static void advance_one(struct core *c, struct kv_seq *s)
 {
-	u32 blk = CORE_NONE;
+	u32 blk;
 
 	KV_BUG_ON(s->state != KVMM_SEQ_RESTORING || s->fill_on != CORE_NONE);
-	KV_BUG_ON(!(s->flags & SEQF_RUNNING) || s->fill < s->trimmed);
-	for (; s->fill < s->nr_blocks; s->fill++) {
-		blk = table_get(c, s, s->fill);
-		if (c->blocks[blk].state == BLK_LIMBO)
-			break;
-	}
-	if (s->fill < s->nr_blocks) {
+	KV_BUG_ON(!(s->flags & SEQF_RUNNING));
+	blk = fill_next(c, s);
+	if (blk != CORE_NONE) {
 		KV_BUG_ON(c->blocks[blk].entry == CORE_NONE);
 		fill_wait(c, s, c->blocks[blk].entry);
 		return;
@@ -123,11 +140,12 @@ void swap_advance(struct core *c, u32 entry)
  */
 void swap_fill(struct core *c, struct kv_seq *s)
 {
+	struct kv_tab *t;
 	u32 i;
 
 	KV_BUG_ON(!(s->flags & SEQF_RUNNING) || s->fill_on != CORE_NONE);
-	for (i = 0; i < s->nr_blocks; i++) {
-		kv_pte_t pte = table_pte(c, s, i);
+	for_each_pte(c, s, t, i) {
+		kv_pte_t pte = table_pte(c, t, i);
 		struct kv_entry *e;
 		u32 blk;
 
@@ -135,18 +153,19 @@ void swap_fill(struct core *c, struct kv_seq *s)
 			continue;
 		e = &c->entries_low[pte_block(pte)];
 		if (e->dev == CORE_NONE) {
-			blk = block_alloc(c, s->domain, s->client);
+			blk = block_alloc(c, s->domain, s->client, t->group);
 			KV_BUG_ON(blk == CORE_NONE);
 			entry_fill(c, pte_block(pte), blk);
 		}
 		KV_BUG_ON(c->blocks[e->dev].entry != pte_block(pte));
 		blk = e->dev;
 		block_map(c, blk);
-		table_set(c, s, i, blk);
+		table_set(c, t, i, blk);
 		KV_BUG_ON(!e->refs || c->blocks[blk].state == BLK_CACHED);
 		entry_drop_ref(c, pte_block(pte));
 	}
-	s->fill = s->trimmed;
+	s->fill_group = 0;
+	s->fill = 0;
 	s->state = KVMM_SEQ_RESTORING;
 	seq_publish(c, s);
 	advance_one(c, s);
@@ -155,10 +174,11 @@ void swap_fill(struct core *c, struct kv_seq *s)
 /* Its host slots must not be the first to be dropped. */
 static void swap_touch(struct core *c, const struct kv_seq *s)
 {
+	const struct kv_tab *t;
 	u32 i;
 
-	for (i = s->trimmed; i < s->nr_blocks; i++)
-		entry_touch(c, pte_block(table_pte(c, s, i)));
+	for_each_pte(c, s, t, i)
+		entry_touch(c, pte_block(table_pte(c, t, i)));
 }
 
 /*
@@ -268,11 +288,11 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 	int err;
 
 	KV_BUG_ON(!(s->flags & SEQF_SWAPPED) || s->state != KVMM_SEQ_SWAPPED);
-	KV_BUG_ON(s->nr_steps || s->reserved || s->fill_on != CORE_NONE);
-	core_work(c, 16 * s->nr_blocks);
+	KV_BUG_ON(s->nr_steps || s->tab.reserved || s->fill_on != CORE_NONE);
+	core_work(c, 16 * seq_live(c, s));
 	s->stuck = 0;		/* set again below if host slots are lacking */
 	err = swap_check(c, s, &reads, &held);
-	if (err == -EIO || s->nr_blocks > domain_capacity(c, d) ||
+	if (err == -EIO || seq_live(c, s) > domain_capacity(c, d) ||
 	    (reads && reads + held > host_slots_max(c, s->domain))) {
 		core_count(c, CORE_EV_swap_lost, 1);
 		s->cause = CORE_CAUSE_lost;
@@ -285,7 +305,7 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 	}
 	swap_touch(c, s);
 	lack = swap_lacking(c, s, &cached);
-	if (!commit_admits(c, s, s->nr_blocks, lack + cached)) {
+	if (!commit_admits(c, s, seq_live(c, s), lack + cached)) {
 		why_note(c, CORE_WAIT_commit, CORE_NONE);
 		return ROOM_NONE;
 	}
@@ -321,21 +341,27 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 	return ROOM_NOW;
 }
 
+static bool seq_maps(const struct core *c, const struct kv_seq *s, u32 blk)
+{
+	const struct kv_tab *t;
+	u32 i;
+
+	for_each_pte(c, s, t, i)
+		if (table_get(c, t, i) == blk)
+			return true;
+	return false;
+}
+
 /* The content for @blk is lost: sequences that map it are recomputed. */
 void swap_lost(struct core *c, u32 blk)
 {
-	u32 i = c->domains[c->blocks[blk].domain].run_head, next, n;
+	u32 i = c->domains[c->blocks[blk].domain].run_head, next;
 
 	for (; i != CORE_NONE; i = next) {
 		struct kv_seq *s = &c->seqs[i];
 
 		next = s->next;
-		if (s->state != KVMM_SEQ_RESTORING)
-			continue;
-		for (n = s->trimmed; n < s->nr_blocks; n++)
-			if (table_get(c, s, n) == blk)
-				break;
-		if (n == s->nr_blocks)
+		if (s->state != KVMM_SEQ_RESTORING || !seq_maps(c, s, blk))
 			continue;
 		core_count(c, CORE_EV_swap_lost, 1);
 		s->cause = CORE_CAUSE_lost;

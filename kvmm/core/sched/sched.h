@@ -10,8 +10,12 @@
 /* match.c: ids of waiting sequences, and their cached prefix */
 /**
  * struct hits - the cached prefix of a prompt; its references are in c->scratch
- * @whole:  blocks
- * @part:   tokens at the beginning of one more block, whose other tokens differ
+ * @len:    tokens of the prefix, whole blocks of each group
+ * @whole:  table entries of each group; with a window the first of them may be none
+ * @first:  of @whole, entries that are not needed, since they are behind the window
+ * @at:     places of the groups' references in c->scratch: that of index i at @at + i
+ * @part:   tokens at the beginning of one more block, whose other tokens differ; 0
+ *          with more than one group
  * @cached: blocks without a mapping: evicting them would lose the hit
  * @going:  blocks of @cached in isolated spans: they were no room anyway
  * @low:    entries of lower tiers that need a block to be filled
@@ -19,7 +23,10 @@
  * @leaves: the next block is being copied to the host pool: found when that ends
  */
 struct hits {
-	u32	whole;
+	u32	len;
+	u32	whole[KVMM_MAX_GROUPS];
+	u32	first[KVMM_MAX_GROUPS];
+	u32	at[KVMM_MAX_GROUPS];
 	u32	part;
 	u32	cached;
 	u32	going;
@@ -37,8 +44,9 @@ static inline u32 work_name(u32 block_tokens)
 int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 	      const u32 *ids);
 bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h);
+u32 hits_blocks(const struct kv_domain *d, const struct hits *h);
 void hits_drop_part(const struct core *c, struct hits *h);
-void hits_drop_reads(const struct core *c, struct hits *h);
+void hits_drop_reads(const struct core *c, const struct kv_seq *s, struct hits *h);
 bool hits_room(struct core *c, u32 dom, struct hits *h, bool *waits);
 
 /* lookup.c: the tiers that have the prefix of a prompt */
@@ -88,5 +96,6 @@ int seq_truncate(struct core *c, struct kv_seq *s,
 		 const struct kvmm_len_arg *a);
 int seq_trim(struct core *c, struct kv_seq *s, const struct kvmm_len_arg *a);
 void seq_trim_settle(struct core *c, struct kv_seq *s, u64 ended);
+void seq_trim_windows(struct core *c, struct kv_seq *s);
 
 #endif /* KVMM_CORE_SCHED_H */

@@ -25,13 +25,21 @@
 
 /* ---- begin ---- */
 
-/* The blocks that an entry takes, computed before anything changes. */
-struct grant {
+/* What an entry of a step takes in one group. */
+struct tab_grant {
 	u32	first;		/* table index of the block at start */
 	u32	nr_new;		/* blocks to append to the table */
-	u32	nr_promised;	/* blocks of these and the copy that the reservation covers */
 	bool	copy;		/* the block at @first is to be replaced */
-	bool	pays_copy;	/* and admission reserved a block for that */
+};
+
+/* What an entry of a step takes. */
+struct grant {
+	struct tab_grant tab[KVMM_MAX_GROUPS];
+	u32	new[KVMM_MAX_GROUPS];	/* tab_grant.nr_new of each */
+	u32	nr_new;		/* blocks to append, in all groups */
+	u32	nr_copies;	/* blocks to replace */
+	u32	nr_promised;	/* blocks of these that the reservation covers */
+	bool	pays_copy;	/* and admission reserved a block for the copy */
 };
 
 /*
@@ -52,19 +60,26 @@ static bool tail_should_leave(const struct core *c, const struct kv_seq *s,
 static void grant_work_out(const struct core *c, const struct kv_seq *s,
 			   const struct kvmm_begin_arg *a, struct grant *g)
 {
-	const struct kv_domain *d = seq_domain(c, s);
-	u32 want = tokens_to_blocks(d, a->start + a->max_tokens);
+	const struct kv_tab *t;
 
-	g->first = a->start / d->block_tokens;
-	g->nr_new = want > s->nr_blocks ? want - s->nr_blocks : 0;
-	g->copy = g->first < s->nr_blocks &&
-		  (!block_writable(c, table_get(c, s, g->first)) ||
-		   tail_should_leave(c, s, table_get(c, s, g->first),
-				     g->nr_new));
-	g->pays_copy = g->copy && (s->flags & SEQF_COPY);
-	g->nr_promised = g->pays_copy +
-			 min(g->nr_new, s->reserved -
-					((s->flags & SEQF_COPY) != 0));
+	for_each_tab(c, s, t) {
+		struct tab_grant *tg = &g->tab[t->group];
+		u32 want = tab_blocks(c, t, a->start + a->max_tokens);
+
+		tg->first = a->start / tab_tokens(c, t);
+		tg->nr_new = want > t->nr_blocks ? want - t->nr_blocks : 0;
+		g->new[t->group] = tg->nr_new;
+		tg->copy = tg->first < t->nr_blocks &&
+			   (!block_writable(c, table_get(c, t, tg->first)) ||
+			    tail_should_leave(c, s, table_get(c, t, tg->first),
+					      g->nr_new + tg->nr_new));
+		g->nr_new += tg->nr_new;
+		g->nr_copies += tg->copy;
+		g->nr_promised += min(tg->nr_new, t->reserved -
+						  ((s->flags & SEQF_COPY) != 0));
+	}
+	g->pays_copy = g->nr_copies && (s->flags & SEQF_COPY);
+	g->nr_promised += g->pays_copy;
 }
 
 /* Does the state of the sequence allow to grant the entry? */
@@ -134,15 +149,18 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 			   const struct grant *g)
 {
 	const struct kv_domain *d = seq_domain(c, s);
-	u32 need = g->nr_new + g->copy;
+	u32 need = g->nr_new + g->nr_copies;
 	u32 nr = need - g->nr_promised;
 
-	if (s->nr_blocks + g->nr_new > domain_capacity(c, d)) {
+	if (g->nr_new && seq_live(c, s) + g->nr_new > domain_capacity(c, d)) {
+		/* Blocks behind the windows come back when its open steps end. */
+		if (d->nr_groups > 1 && s->nr_steps)
+			return -EAGAIN;
 		oom_note(c, s, need, CORE_OOM_failed, CORE_CAUSE_itself, NULL);
 		family_mark(c, s, CORE_CAUSE_itself, s);
 		return -EDQUOT;
 	}
-	if (!pages_preempt(c, s, g->nr_new))
+	if (!pages_preempt(c, s, g->new))
 		return -EAGAIN;
 	if (nr && !grant_find_room(c, s, nr))
 		return -EAGAIN;
@@ -150,12 +168,13 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 }
 
 /* Replace a tail that has other readers; the client copies @tokens of it. */
-static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
+static void grant_copy_tail(struct core *c, struct kv_tab *t, u32 idx,
 			    u32 tokens, struct kv_step_entry *e,
 			    struct kvmm_begin_res *res)
 {
-	u32 from = table_get(c, s, idx);
-	u32 to = block_alloc(c, s->domain, s->client);
+	const struct kv_seq *s = tab_seq(c, t);
+	u32 from = table_get(c, t, idx);
+	u32 to = block_alloc(c, s->domain, s->client, t->group);
 
 	KV_BUG_ON(to == CORE_NONE);
 	KV_BUG_ON(c->blocks[to].state != BLK_OPEN || c->blocks[to].nr_map);
@@ -163,13 +182,13 @@ static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 	memcpy(block_ids(c, to), block_ids(c, from), 4 * tokens);
 	block_set_ids(&c->blocks[to], tokens);
 	block_map(c, to);
-	table_set(c, s, idx, to);
+	table_set(c, t, idx, to);
 	if (tokens) {
 		res->copy_from = block_entry(c, from);
 		res->copy_to = block_entry(c, to);
 		res->copy_tokens = tokens;
-		e->src = from;
-		KV_BUG_ON(e->src != from || e->end <= e->start);
+		e->src[t->group] = from;
+		KV_BUG_ON(e->end <= e->start);
 		block_src_get(c, from);
 	}
 	block_unmap(c, from);
@@ -178,31 +197,34 @@ static void grant_copy_tail(struct core *c, struct kv_seq *s, u32 idx,
 }
 
 /* A reserved block was taken. */
-static void promise_use(struct core *c, struct kv_seq *s)
+static void promise_use(struct core *c, struct kv_tab *t)
 {
-	KV_BUG_ON(!s->reserved || !seq_domain(c, s)->dev.reserved);
-	s->reserved--;
+	struct kv_domain *d = tab_domain(c, t);
+
+	KV_BUG_ON(!t->reserved || !d->dev.reserved);
+	t->reserved--;
 	/* The last reservation is used: any empty span may be released. */
-	if (!--seq_domain(c, s)->dev.reserved)
+	if (!--d->dev.reserved)
 		core_kick(c);
 }
 
-static void grant_append(struct core *c, struct kv_seq *s)
+static void grant_append(struct core *c, struct kv_tab *t)
 {
-	u32 blk = block_alloc(c, s->domain, s->client);
+	const struct kv_seq *s = tab_seq(c, t);
+	u32 blk = block_alloc(c, s->domain, s->client, t->group);
 
 	KV_BUG_ON(blk == CORE_NONE);
 	block_map(c, blk);
-	if (table_push(c, s, blk))
+	if (table_push(c, t, blk))
 		KV_BUG_ON(true);
-	if (s->nr_blocks <= s->resv_blocks)
-		promise_use(c, s);
+	if (t->nr_blocks <= t->resv_blocks)
+		promise_use(c, t);
 }
 
 /* A tail that a fork shared has one sharer left, which writes it in place. */
-static void grant_reuse_tail(struct core *c, const struct kv_seq *s, u32 idx)
+static void grant_reuse_tail(struct core *c, u32 blk)
 {
-	struct kv_block *b = &c->blocks[table_get(c, s, idx)];
+	struct kv_block *b = &c->blocks[blk];
 
 	if (!(b->flags & BLKF_SHARED))
 		return;
@@ -211,10 +233,40 @@ static void grant_reuse_tail(struct core *c, const struct kv_seq *s, u32 idx)
 }
 
 /* The tail is written in place: a move of it in flight is void. */
-static void grant_in_place(struct core *c, const struct kv_seq *s, u32 idx)
+static void grant_in_place(struct core *c, u32 blk)
 {
-	grant_reuse_tail(c, s, idx);
-	move_written(c, table_get(c, s, idx));
+	grant_reuse_tail(c, blk);
+	move_written(c, blk);
+}
+
+/* Take the blocks of one group. */
+static void grant_take_tab(struct core *c, struct kv_tab *t, u32 start,
+			   const struct grant *g, struct kv_step_entry *e,
+			   struct kvmm_begin_res *res)
+{
+	const struct tab_grant *tg = &g->tab[t->group];
+	u32 had = t->nr_blocks, i;
+
+	/*
+	 * Take the block of the copy first: unmapping its source may free it, and
+	 * an append of the same entry must not get it.
+	 */
+	if (tg->copy)
+		grant_copy_tail(c, t, tg->first, start % tab_tokens(c, t), e, res);
+	else if (tg->first < had)
+		grant_in_place(c, table_get(c, t, tg->first));
+	if (g->pays_copy) {
+		tab_seq(c, t)->flags &= ~SEQF_COPY;
+		promise_use(c, t);
+	}
+	for (i = 0; i < tg->nr_new; i++)
+		grant_append(c, t);
+	if (tg->copy)
+		res->table_lo = tg->first;
+	else if (tg->nr_new)
+		res->table_lo = had;
+	res->table_lo = min(res->table_lo, t->dirty);
+	t->dirty = CORE_NONE;
 }
 
 /* There is room for everything: take it. */
@@ -222,43 +274,42 @@ static void grant_take(struct core *c, struct kv_seq *s,
 		       const struct kvmm_begin_arg *a, const struct grant *g,
 		       struct kv_step_entry *e, struct kvmm_begin_res *res)
 {
-	u32 bt = seq_domain(c, s)->block_tokens;
-	u32 had = s->nr_blocks, i;
+	bool had = s->tab.nr_blocks;
+	struct kv_tab *t;
 
 	KV_BUG_ON(!(s->flags & SEQF_RUNNING) || s->state != KVMM_SEQ_READY);
-	e->seq = seq_index(c, s);
-	e->start = a->start;
-	e->end = a->start + a->max_tokens;
-	e->src = CORE_NONE;
-	/*
-	 * Take the block of the copy first: unmapping its source may free it, and
-	 * an append of the same entry must not get it.
-	 */
-	if (g->copy)
-		grant_copy_tail(c, s, g->first, a->start % bt, e, res);
-	else if (g->first < had)
-		grant_in_place(c, s, g->first);
-	if (g->pays_copy) {
-		s->flags &= ~SEQF_COPY;
-		promise_use(c, s);
+	KV_BUG_ON(g->pays_copy && seq_groups(c, s) > 1);
+	*e = (struct kv_step_entry){ .seq = seq_index(c, s), .start = a->start,
+				     .end = a->start + a->max_tokens };
+	for_each_tab(c, s, t) {
+		e->src[t->group] = CORE_NONE;
+		grant_take_tab(c, t, a->start, g, e, &res[t->group]);
 	}
-	for (i = 0; i < g->nr_new; i++)
-		grant_append(c, s);
-
-	if (g->copy)
-		res->table_lo = g->first;
-	else if (g->nr_new)
-		res->table_lo = had;
-	res->table_lo = min(res->table_lo, s->dirty);
-	s->dirty = CORE_NONE;
 	s->cover = max(s->cover, e->end);
 	s->again = 0;
 	s->refused = 0;
 	s->active = c->now;
-	if (g->nr_new || g->copy || (s->flags & SEQF_IN_REFUSED))
+	if (g->nr_new || g->nr_copies || (s->flags & SEQF_IN_REFUSED))
 		seq_tally(c, s);
 	if (!had)
-		seq_show(c, s);	/* its first table page */
+		seq_show(c, s);	/* its first table pages */
+}
+
+/* The facts of the sequence that each result of an entry tells. */
+static void begin_tell(struct core *c, const struct kv_seq *s, int err,
+		       u32 nr_groups, struct kvmm_begin_res *res)
+{
+	u32 g;
+
+	for (g = 0; g < nr_groups; g++) {
+		res[g].status = err;
+		if (err == -EAGAIN || err == -EDQUOT)
+			res[g].limiting_pool = 0;
+		if (!s)
+			continue;
+		res[g].valid_len = s->valid_len;
+		res[g].seq_epoch = s->epoch;
+	}
 }
 
 static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
@@ -266,12 +317,18 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 		       struct kv_step_entry *e, struct kvmm_begin_res *res)
 {
 	struct kv_seq *s = seq_find(c, client, a->seq);
-	struct grant g = { 0 };
+	const u32 nr_groups = c->domains[c->clients[client].domain].nr_groups;
+	struct grant g;
+	u32 n;
 	int err;
 
-	*res = (struct kvmm_begin_res){ .table_lo = KVMM_NO_INDEX,
-					.limiting_pool = KVMM_NO_POOL };
+	for (n = 0; n < nr_groups; n++)
+		res[n] = (struct kvmm_begin_res){ .table_lo = KVMM_NO_INDEX,
+						  .limiting_pool = KVMM_NO_POOL };
 	err = begin_check(s, step, a);
+	g.nr_new = 0;
+	g.nr_copies = 0;
+	g.nr_promised = 0;
 	if (!err) {
 		grant_work_out(c, s, a, &g);
 		err = grant_make_room(c, s, &g);
@@ -281,39 +338,35 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 		core_crash(c, CORE_CRASH_grant);
 		s->nr_steps++;
 		s->last_step = step;
+		s->start[slot] = e->start;
 		s->end[slot] = e->end;
 		s->flags &= ~SEQF_REFUSED;
 		psi_task(c, s);
 		core_tell(c, grant, SAID_SEQ(c, s), .start = a->start,
-			  .tokens = a->max_tokens, .blocks = g.nr_new + g.copy,
+			  .tokens = a->max_tokens, .blocks = g.nr_new + g.nr_copies,
 			  .step = step, .copied = res->copy_tokens);
 	} else if (err == -EAGAIN || err == -EDQUOT) {
-		res->limiting_pool = 0;
 		c->clients[client].again = c->now;
 		s->flags |= SEQF_REFUSED;
 		psi_task(c, s);
 		core_tell(c, refuse, SAID_SEQ(c, s), .start = a->start,
 			  .tokens = a->max_tokens, .error = (u64)err,
-			  .step = step, .blocks = g.nr_new + g.copy);
+			  .step = step, .blocks = g.nr_new + g.nr_copies);
 	} else if (err == -ESTALE) {
 		core_tell(c, refuse_stale, SAID_SEQ(c, s), .step = step,
-			  .error = (u64)err, .blocks = g.nr_new + g.copy);
+			  .error = (u64)err, .blocks = g.nr_new + g.nr_copies);
 	} else if (s) {
 		core_tell(c, refuse_bad, SAID_SEQ(c, s), .step = step,
-			  .error = (u64)err, .blocks = g.nr_new + g.copy);
+			  .error = (u64)err, .blocks = g.nr_new + g.nr_copies);
 	}
-	res->status = err;
-	if (s) {
-		res->valid_len = s->valid_len;
-		res->seq_epoch = s->epoch;
-	}
+	begin_tell(c, s, err, nr_groups, res);
 	return err;
 }
 
 /**
  * step_begin() - open a step and grant its entries
  * @req: checked; its entries are struct kvmm_begin_arg
- * @res: one record for each entry
+ * @res: one record for each entry and group, group fastest
  *
  * Return: 0: the step is open, even if no entry was granted; -EBUSY: the client
  * has its maximum of open steps; -EINVAL: the step's number does not rise.
@@ -323,6 +376,7 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 {
 	const struct kvmm_begin_arg *a = req->args;
 	struct kv_client *cl = &c->clients[client];
+	const u32 nr_groups = c->domains[cl->domain].nr_groups;
 	struct kv_step_entry *e;
 	struct kv_step *st;
 	u32 slot, i;
@@ -347,7 +401,7 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 
 	for (i = 0; i < req->sqe.nr; i++)
 		if (!begin_entry(c, client, st->number, slot, &a[i],
-				 &e[st->nr], &res[i]))
+				 &e[st->nr], &res[i * nr_groups]))
 			st->nr++;
 	KV_BUG_ON(!cl->nr_steps || st->nr > CORE_MAX_STEP_ENTRIES);
 	room_ahead(c, cl->domain);
@@ -359,14 +413,14 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 /* ---- end ---- */
 
 /* The node of a block's content in the index, or CORE_NONE. */
-static u32 name_of(const struct core *c, const struct kv_seq *s, u32 idx)
+static u32 name_of(const struct core *c, const struct kv_tab *t, u32 idx)
 {
-	u32 blk = table_get(c, s, idx), ref = blk;
+	u32 blk = table_get(c, t, idx), ref = blk;
 
-	KV_BUG_ON(c->blocks[blk].domain != s->domain);
+	KV_BUG_ON(c->blocks[blk].domain != tab_seq(c, t)->domain);
 	if (!(c->blocks[blk].flags & BLKF_INDEXED))
-		ref = index_lookup(c, s->domain, c->blocks[blk].hash,
-				   block_ids(c, blk));
+		ref = index_lookup(c, c->blocks[blk].domain, t->group,
+				   c->blocks[blk].hash, block_ids(c, blk));
 	return ref == CORE_NONE ? CORE_NONE : index_node(c, ref);
 }
 
@@ -378,82 +432,113 @@ static u32 seq_fresh(const struct kv_seq *s)
 	return max(s->prompt_len, known) - known;
 }
 
+/* Enter one block into the index. */
+static void seal_enter(struct core *c, struct kv_tab *t, u32 idx, u32 parent)
+{
+	struct kv_seq *s = tab_seq(c, t);
+	u32 blk = table_get(c, t, idx);
+
+	KV_BUG_ON(c->blocks[blk].nr_ids != tab_tokens(c, t));
+	KV_BUG_ON(!c->blocks[blk].nr_map);
+	if (index_insert(c, blk, parent, seq_fresh(s), retain_class(c, t, idx)) &&
+	    !t->group)
+		s->known_len += tab_tokens(c, t);
+	demote_through(c, s->domain, blk);
+}
+
 /*
  * Enter a block into the index, under its parent.  The parent may have been
  * there as another block, evicted meanwhile: then the sequence's own block is
  * entered, too.  If the name of the last trimmed block is gone, no block is
- * entered: no lookup could reach it.
+ * entered: no lookup could reach it.  Names of a group with a window have no parents.
  */
-static void seal_index(struct core *c, struct kv_seq *s, u32 idx)
+static void seal_index(struct core *c, struct kv_tab *t, u32 idx)
 {
 	u32 parent = CORE_NONE, i;
 
-	for (i = idx; i > s->trimmed; i--) {
-		parent = name_of(c, s, i - 1);
+	if (tab_domain(c, t)->group[t->group].window) {
+		seal_enter(c, t, idx, CORE_NONE);
+		return;
+	}
+	for (i = idx; i > t->trimmed; i--) {
+		parent = name_of(c, t, i - 1);
 		if (parent != CORE_NONE)
 			break;
 	}
-	if (i && i == s->trimmed) {
-		parent = index_find_node(c, s->domain, s->trim_hash);
+	if (i && i == t->trimmed) {
+		parent = index_find_node(c, tab_seq(c, t)->domain, t->trim_hash);
 		if (parent == CORE_NONE)
 			return;
 	}
 	for (; i <= idx; i++) {
-		u32 blk = table_get(c, s, i);
-
-		KV_BUG_ON(c->blocks[blk].nr_ids != seq_domain(c, s)->block_tokens);
-		KV_BUG_ON(!c->blocks[blk].nr_map);
-		if (index_insert(c, blk, parent, seq_fresh(s),
-				 retain_class(c, s, i)))
-			s->known_len += seq_domain(c, s)->block_tokens;
-		demote_through(c, s->domain, blk);
-		parent = c->blocks[blk].node;
+		seal_enter(c, t, i, parent);
+		parent = c->blocks[table_get(c, t, i)].node;
 	}
 }
 
-/* Name of the prefix that the block at @idx follows. */
-static void seal_parent(const struct core *c, const struct kv_seq *s, u32 idx,
+/* Name of the block that the block at @idx follows. */
+static void seal_parent(const struct core *c, const struct kv_tab *t, u32 idx,
 			u64 *hash)
 {
 	if (!idx)
-		index_root(c, seq_domain(c, s), s->salt, hash);
-	else if (idx == s->trimmed)
-		memcpy(hash, s->trim_hash, sizeof(s->trim_hash));
+		index_root(c, tab_domain(c, t), tab_seq(c, t)->salt, t->group, hash);
+	else if (idx == t->trimmed)
+		memcpy(hash, t->trim_hash, sizeof(t->trim_hash));
 	else
-		memcpy(hash, c->blocks[table_get(c, s, idx - 1)].hash, 16);
+		memcpy(hash, c->blocks[table_get(c, t, idx - 1)].hash, 16);
 }
 
 /* A block is full: name it, seal it, and enter it into the index. */
-static void seal(struct core *c, struct kv_seq *s, u32 idx)
+static void seal(struct core *c, struct kv_tab *t, u32 idx)
 {
-	const struct kv_domain *d = seq_domain(c, s);
-	u32 blk = table_get(c, s, idx);
+	const struct kv_seq *s = tab_seq(c, t);
+	u32 blk = table_get(c, t, idx);
 	struct kv_block *b = &c->blocks[blk];
 	u64 parent[2];
 	u32 ref;
 
-	KV_BUG_ON(b->nr_ids != d->block_tokens);
+	KV_BUG_ON(b->nr_ids != tab_tokens(c, t));
 	KV_BUG_ON(b->state != BLK_OPEN || b->nr_map != 1);
 	KV_BUG_ON(b->flags & BLKF_INDEXED);
-	seal_parent(c, s, idx, parent);
-	index_chain(c, d, parent, block_ids(c, blk), b->hash);
+	seal_parent(c, t, idx, parent);
+	index_chain(c, tab_domain(c, t), t->group, parent, block_ids(c, blk), b->hash);
 	core_crash(c, CORE_CRASH_block_named);
 	block_set_state(c, blk, BLK_SEALED);
 	core_count(c, CORE_EV_pgseal, 1);
 
 	if (s->open_flags & KVMM_OPEN_NO_INDEX)
 		return;
-	ref = index_lookup(c, s->domain, b->hash, block_ids(c, blk));
+	ref = index_lookup(c, s->domain, t->group, b->hash, block_ids(c, blk));
 	if (ref == CORE_NONE) {
-		seal_index(c, s, idx);
+		seal_index(c, t, idx);
 	} else if ((ref & REF_ENTRY) &&
 		   c->entries_low[ref & ~REF_ENTRY].dev == CORE_NONE) {
 		entry_adopt(c, ref & ~REF_ENTRY, blk);
-		lru_retain(c, b->node, retain_class(c, s, idx), false);
+		lru_retain(c, b->node, retain_class(c, t, idx), false);
 	} else {
 		core_count(c, CORE_EV_prefix_duplicate, 1);
 		if (!(ref & REF_ENTRY) && !block_leaves(c, ref))
-			seq_merge(c, s, idx, ref);
+			seq_merge(c, t, idx, ref);
+	}
+}
+
+/* Write the ids of the tokens up to @len into the blocks of one group. */
+static void tab_advance(struct core *c, struct kv_tab *t, u32 len, const u32 *ids)
+{
+	u32 bt = tab_tokens(c, t), at = tab_seq(c, t)->valid_len;
+
+	while (at < len) {
+		u32 idx = at / bt, off = at % bt;
+		u32 take = min(len - at, bt - off);
+		u32 blk = table_get(c, t, idx);
+
+		KV_BUG_ON(!block_writable(c, blk));
+		memcpy(block_ids(c, blk) + off, ids, 4 * take);
+		block_set_ids(&c->blocks[blk], off + take);
+		at += take;
+		ids += take;
+		if (off + take == bt)
+			seal(c, t, idx);
 	}
 }
 
@@ -461,21 +546,11 @@ static void seal(struct core *c, struct kv_seq *s, u32 idx)
 static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
 			const u32 *ids)
 {
-	u32 bt = seq_domain(c, s)->block_tokens;
+	struct kv_tab *t;
 
-	while (s->valid_len < len) {
-		u32 idx = s->valid_len / bt, off = s->valid_len % bt;
-		u32 take = min(len - s->valid_len, bt - off);
-		u32 blk = table_get(c, s, idx);
-
-		KV_BUG_ON(!block_writable(c, blk));
-		memcpy(block_ids(c, blk) + off, ids, 4 * take);
-		block_set_ids(&c->blocks[blk], off + take);
-		s->valid_len += take;
-		ids += take;
-		if (off + take == bt)
-			seal(c, s, idx);
-	}
+	for_each_tab(c, s, t)
+		tab_advance(c, t, len, ids);
+	s->valid_len = len;
 	if (!s->back && s->valid_len > s->lost_len)
 		s->back = c->now;
 	core_crash(c, CORE_CRASH_advance);
@@ -545,15 +620,18 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
 			 u64 number)
 {
 	struct kv_seq *s = &c->seqs[e->seq];
+	u32 g;
 
 	KV_BUG_ON(!s->nr_steps || s->end[slot] != e->end);
-	if (e->src != CORE_NONE)
-		block_src_put(c, e->src);
+	for (g = 0; g < seq_groups(c, s); g++)
+		if (e->src[g] != CORE_NONE)
+			block_src_put(c, e->src[g]);
 	s->nr_steps--;
 	s->end[slot] = 0;
 	s->cover = seq_cover(s);
 	seq_trim_to_cover(c, s);
 	seq_trim_settle(c, s, number);
+	seq_trim_windows(c, s);
 	psi_task(c, s);
 	if (s->nr_steps)
 		return;

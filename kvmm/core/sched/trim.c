@@ -17,20 +17,24 @@
  * them.  The client does not read these blocks in later steps.  A second TRIM
  * that comes meanwhile is kept apart.  If it replaced the first one, overlapping
  * steps with a TRIM in each would delay both for ever.
+ *
+ * Groups with a window are trimmed by the core when a step ends.
  */
 #include "kvmm/core/sched/sched.h"
 
-/**
- * seq_truncate() - one entry of SEQ_TRUNCATE
- *
- * Return: 0; -EINVAL: the new length is longer, or within the trimmed blocks;
- * -EBUSY: a step is open; -ESTALE: it is not READY.  An error changes nothing.
- */
-int seq_truncate(struct core *c, struct kv_seq *s,
-		 const struct kvmm_len_arg *a)
+/* Does the table still have the tokens that a step at @len would attend to? */
+static bool tab_reaches(const struct core *c, const struct kv_tab *t, u32 len)
 {
-	const struct kv_domain *d = seq_domain(c, s);
-	u32 nr = tokens_to_blocks(d, a->len), keep;
+	u32 window = tab_domain(c, t)->group[t->group].window;
+	u32 first = t->trimmed * tab_tokens(c, t);
+
+	return len >= first && (!first || !window || len - first >= window - 1);
+}
+
+static int truncate_check(const struct core *c, const struct kv_seq *s,
+			  const struct kvmm_len_arg *a)
+{
+	const struct kv_tab *t;
 
 	if (a->resv)
 		return -EINVAL;
@@ -38,41 +42,83 @@ int seq_truncate(struct core *c, struct kv_seq *s,
 		return -EBUSY;
 	if (s->state != KVMM_SEQ_READY)
 		return -ESTALE;
-	if (a->len > s->valid_len || a->len < s->trimmed * d->block_tokens)
+	if (a->len > s->valid_len)
 		return -EINVAL;
+	for_each_tab(c, s, t)
+		if (!tab_reaches(c, t, a->len))
+			return -EINVAL;
+	return 0;
+}
 
-	KV_BUG_ON(nr < s->trimmed || nr > s->nr_blocks);
-	keep = seq_promise_take(c, s, nr);
-	seq_unmap_from(c, s, nr);
+/**
+ * seq_truncate() - one entry of SEQ_TRUNCATE
+ *
+ * Return: 0; -EINVAL: the new length is longer, within the trimmed blocks, or so short
+ * that a window would lack tokens; -EBUSY: a step is open; -ESTALE: it is not READY.
+ * An error changes nothing.
+ */
+int seq_truncate(struct core *c, struct kv_seq *s,
+		 const struct kvmm_len_arg *a)
+{
+	int err = truncate_check(c, s, a);
+	struct kv_tab *t;
+	u32 nr, keep;
+
+	if (err)
+		return err;
+	for_each_tab(c, s, t) {
+		nr = tab_blocks(c, t, a->len);
+		KV_BUG_ON(nr < t->trimmed || nr > t->nr_blocks);
+		keep = tab_promise_take(c, t, nr);
+		tab_unmap_from(c, t, nr);
+		tab_promise_put(t, keep);
+		KV_BUG_ON(t->nr_blocks != nr);
+	}
 	s->valid_len = a->len;
 	s->cover = a->len;
 	s->lost_len = min(s->lost_len, a->len);
-	seq_promise_put(s, keep);
-	KV_BUG_ON(s->nr_blocks != nr);
 	seq_publish(c, s);
 	domain_kick(seq_domain(c, s));	/* its tail may need no copy now */
 	core_count(c, CORE_EV_seq_truncate, 1);
 	return 0;
 }
 
-/* From the end, so that in the cache children are older than parents. */
-static void trim_now(struct core *c, struct kv_seq *s)
+/* Trim to @want.  From the end, so that in the cache children are older than parents. */
+static void trim_now(struct core *c, struct kv_tab *t, u32 want)
 {
-	u32 i = s->trim_want;
+	u32 i = want;
 
-	KV_BUG_ON(i <= s->trimmed || i > s->nr_blocks);
-	KV_BUG_ON((u64)i * seq_domain(c, s)->block_tokens > s->valid_len);
-	memcpy(s->trim_hash, c->blocks[table_get(c, s, i - 1)].hash,
-	       sizeof(s->trim_hash));
-	while (i-- > s->trimmed) {
-		u32 blk = table_get(c, s, i);
+	KV_BUG_ON(i <= t->trimmed || i > t->nr_blocks);
+	KV_BUG_ON((u64)i * tab_tokens(c, t) > tab_seq(c, t)->valid_len);
+	memcpy(t->trim_hash, c->blocks[table_get(c, t, i - 1)].hash,
+	       sizeof(t->trim_hash));
+	while (i-- > t->trimmed) {
+		u32 blk = table_get(c, t, i);
 
 		KV_BUG_ON(!c->blocks[blk].nr_map);
-		table_set_none(c, s, i);
+		table_set_none(c, t, i);
 		block_unmap(c, blk);
 	}
-	core_count(c, CORE_EV_pgtrim, s->trim_want - s->trimmed);
-	s->trimmed = s->trim_want;
+	core_count(c, CORE_EV_pgtrim, want - t->trimmed);
+	t->trimmed = want;
+}
+
+static void tab_trim(struct core *c, struct kv_tab *t, u32 len)
+{
+	const struct kv_seq *s = tab_seq(c, t);
+	u32 want = len / tab_tokens(c, t);
+
+	if (want <= max(t->trim_want, t->trim_more))
+		return;
+	if (t->trim_want > t->trimmed) {
+		t->trim_more = want;
+		t->trim_more_step = s->last_step;
+		return;
+	}
+	t->trim_want = want;
+	t->trim_step = s->last_step;
+	if (!s->nr_steps)
+		trim_now(c, t, want);
 }
 
 /**
@@ -83,7 +129,7 @@ static void trim_now(struct core *c, struct kv_seq *s)
  */
 int seq_trim(struct core *c, struct kv_seq *s, const struct kvmm_len_arg *a)
 {
-	u32 want = a->len / seq_domain(c, s)->block_tokens;
+	struct kv_tab *t;
 
 	if (a->resv)
 		return -EINVAL;
@@ -93,29 +139,109 @@ int seq_trim(struct core *c, struct kv_seq *s, const struct kvmm_len_arg *a)
 		return -EINVAL;
 
 	core_count(c, CORE_EV_seq_trim, 1);
-	if (want <= max(s->trim_want, s->trim_more))
-		return 0;
-	if (s->trim_want > s->trimmed) {
-		s->trim_more = want;
-		s->trim_more_step = s->last_step;
-		return 0;
-	}
-	s->trim_want = want;
-	s->trim_step = s->last_step;
-	if (!s->nr_steps)
-		trim_now(c, s);
+	for_each_tab(c, s, t)
+		tab_trim(c, t, a->len);
+	if (seq_groups(c, s) > 1)
+		seq_tally(c, s);
 	return 0;
 }
 
 /* Step @ended is over for the sequence: carry out a TRIM that waited for it. */
 void seq_trim_settle(struct core *c, struct kv_seq *s, u64 ended)
 {
-	while (s->trim_want > s->trimmed &&
-	       (!s->nr_steps || ended >= s->trim_step)) {
-		KV_BUG_ON(s->trim_more && s->trim_more <= s->trim_want);
-		trim_now(c, s);
-		s->trim_want = max(s->trim_want, s->trim_more);
-		s->trim_step = s->trim_more_step;
-		s->trim_more = 0;
+	struct kv_tab *t;
+
+	for_each_tab(c, s, t) {
+		while (t->trim_want > t->trimmed &&
+		       (!s->nr_steps || ended >= t->trim_step)) {
+			KV_BUG_ON(t->trim_more && t->trim_more <= t->trim_want);
+			trim_now(c, t, t->trim_want);
+			t->trim_want = max(t->trim_want, t->trim_more);
+			t->trim_step = t->trim_more_step;
+			t->trim_more = 0;
+		}
 	}
+}
+
+/* The first position that a step of the sequence may still write. */
+static u32 seq_first_written(const struct kv_seq *s)
+{
+	u32 at = s->valid_len, i;
+
+	for (i = 0; i < KVMM_MAX_STEPS; i++)
+		if (s->end[i])
+			at = min(at, s->start[i]);
+	return at;
+}
+
+/* May the domain reserve one more of its free blocks? */
+static bool may_reserve(const struct kv_domain *d)
+{
+	return domain_slack(d) && (u64)domain_used(d) + d->dev.reserved <
+				  d->dev.max_blocks;
+}
+
+/*
+ * The prompt goes on: reserve as many blocks for it as the window needs at once.  If
+ * none is free, content that was just given back is evicted: @nr blocks in c->scratch.
+ * So a prompt that was admitted is computed to its end without growth.
+ */
+static void tab_renew(struct core *c, struct kv_tab *t, u32 nr)
+{
+	struct kv_domain *d = tab_domain(c, t);
+	u32 most = group_most(d, t->group, UINT32_MAX), end, i = 0;
+
+	end = min(t->prompt_blocks, t->trimmed + most);
+	t->resv_blocks = max(t->resv_blocks, t->nr_blocks);
+	while (t->resv_blocks < end) {
+		while (!may_reserve(d) && i < nr) {
+			u32 blk = c->scratch[i++];
+
+			if (c->blocks[blk].state == BLK_CACHED)
+				index_evict(c, blk);
+		}
+		if (!may_reserve(d))
+			return;
+		t->resv_blocks++;
+		t->reserved++;
+		d->dev.reserved++;
+	}
+}
+
+/* Give back the blocks that neither an open step nor a later one attends to. */
+static void tab_trim_window(struct core *c, struct kv_tab *t, u32 at)
+{
+	u32 window = tab_domain(c, t)->group[t->group].window, want, nr = 0, i;
+
+	if (!window || at < window)
+		return;
+	want = (at - window + 1) / tab_tokens(c, t);
+	if (want <= t->trimmed)
+		return;
+	for (i = t->trimmed; i < want; i++)
+		c->scratch[nr++] = table_get(c, t, i);
+	trim_now(c, t, want);
+	t->trim_want = max(t->trim_want, want);
+	if (t->trim_more <= t->trim_want)
+		t->trim_more = 0;
+	if (tab_seq(c, t)->state == KVMM_SEQ_READY && t->nr_blocks < t->prompt_blocks)
+		tab_renew(c, t, nr);
+}
+
+/**
+ * seq_trim_windows() - a step ended: trim the groups with a window
+ *
+ * A step at position p attends to the window that ends there.  Open steps begin at
+ * their start or after it, later ones at the valid length or after it.
+ */
+void seq_trim_windows(struct core *c, struct kv_seq *s)
+{
+	u32 at = seq_first_written(s);
+	struct kv_tab *t;
+
+	if (seq_groups(c, s) == 1)
+		return;
+	for_each_tab(c, s, t)
+		tab_trim_window(c, t, at);
+	seq_tally(c, s);
 }

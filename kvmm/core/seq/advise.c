@@ -73,15 +73,16 @@ static u32 retain_of_priority(u32 priority)
 }
 
 /**
- * retain_class() - the class of a block of @s, RETAIN_*
+ * retain_class() - the class of a block of a table, RETAIN_*
  *
  * The first token of the block decides.
  */
-u32 retain_class(const struct core *c, const struct kv_seq *s, u32 idx)
+u32 retain_class(const struct core *c, const struct kv_tab *t, u32 idx)
 {
-	u32 at = idx * seq_domain(c, s)->block_tokens, i;
+	const struct kv_seq *s = tab_seq(c, t);
+	u32 at = idx * tab_tokens(c, t), i;
 
-	KV_BUG_ON(s->nr_retains > SEQ_RETAINS || idx >= s->nr_blocks);
+	KV_BUG_ON(s->nr_retains > SEQ_RETAINS || idx >= t->nr_blocks);
 	for (i = s->nr_retains; i--;)
 		if (at >= s->retains[i].from && at < s->retains[i].to)
 			break;
@@ -133,12 +134,12 @@ static void forget(struct core *c, u32 node)
  * are.  A sequence that gave back its beginning keeps nothing: nothing could be
  * found.
  */
-static void keep(struct core *c, const struct kv_seq *s)
+static void keep(struct core *c, const struct kv_seq *s, const struct kv_tab *t)
 {
 	u32 i, node;
 
-	for (i = 0; i < s->nr_blocks && !s->trimmed; i++) {
-		kv_pte_t pte = table_pte(c, s, i);
+	for (i = t->trimmed; i < t->nr_blocks && !s->tab.trimmed; i++) {
+		kv_pte_t pte = table_pte(c, t, i);
 
 		if (pte_is_entry(pte))
 			return;
@@ -149,41 +150,51 @@ static void keep(struct core *c, const struct kv_seq *s)
 }
 
 /* The class changed after blocks were sealed or found: give it to their names. */
-static void retain_settle(struct core *c, const struct kv_seq *s)
+static void retain_settle(struct core *c, const struct kv_tab *t)
 {
 	u32 i, node, own;
 
-	for (i = s->trimmed; i < s->nr_blocks; i++) {
-		kv_pte_t pte = table_pte(c, s, i);
+	for (i = t->trimmed; i < t->nr_blocks; i++) {
+		kv_pte_t pte = table_pte(c, t, i);
 
 		own = own_name(c, pte);
 		node = index_node(c, pte_block(pte) |
 				  (pte_is_entry(pte) ? REF_ENTRY : 0));
 		if (node != CORE_NONE)
-			lru_retain(c, node, retain_class(c, s, i),
+			lru_retain(c, node, retain_class(c, t, i),
 				   own != CORE_NONE && !c->nodes[node].hits);
 	}
 }
 
-/* Carry out the advice for a sequence that ends.  It still has its table. */
-void advise_close(struct core *c, struct kv_seq *s)
+/* Make the blocks that only this table has the first to be evicted, or drop them. */
+static void advise_table(struct core *c, const struct kv_seq *s, const struct kv_tab *t)
 {
 	u32 i, node;
 
-	KV_BUG_ON(s->nr_steps || s->trimmed > s->nr_blocks);
-	if (s->flags & SEQF_RETAIN)
-		retain_settle(c, s);
-	if (s->keep_until > c->now)
-		keep(c, s);
-	if (!(s->flags & (SEQF_COLD | SEQF_DONTNEED)))
-		return;
-	for (i = s->nr_blocks; i-- > s->trimmed;) {
-		node = own_name(c, table_pte(c, s, i));
+	for (i = t->nr_blocks; i-- > t->trimmed;) {
+		node = own_name(c, table_pte(c, t, i));
 		if (node == CORE_NONE || c->nodes[node].hits)
 			continue;
 		if (s->flags & SEQF_COLD)
 			lru_chill(c, node);
 		else if (c->nodes[node].kid == CORE_NONE)
 			forget(c, node);
+	}
+}
+
+/* Carry out the advice for a sequence that ends.  It still has its tables. */
+void advise_close(struct core *c, struct kv_seq *s)
+{
+	const struct kv_tab *t;
+
+	KV_BUG_ON(s->nr_steps);
+	for_each_tab(c, s, t) {
+		KV_BUG_ON(t->trimmed > t->nr_blocks);
+		if (s->flags & SEQF_RETAIN)
+			retain_settle(c, t);
+		if (s->keep_until > c->now)
+			keep(c, s, t);
+		if (s->flags & (SEQF_COLD | SEQF_DONTNEED))
+			advise_table(c, s, t);
 	}
 }

@@ -48,7 +48,7 @@ void lease_enter(struct core *c, struct kv_seq *s)
 
 	KV_BUG_ON(at >= core_sizes(c)->nr_seqs);
 	s->flags |= SEQF_LEASE;
-	d->leased += s->nr_blocks;
+	d->leased += s->tab.nr_blocks;
 	d->nr_leases++;
 	heap_put(c, at, seq_index(c, s));
 	heap_settle(c, at);
@@ -64,8 +64,8 @@ void lease_leave(struct core *c, struct kv_seq *s)
 	u32 at = s->lease_at, last;
 
 	lease_stop_promote(c, s);
-	KV_BUG_ON(d->leased < s->nr_blocks || !d->nr_leases);
-	d->leased -= s->nr_blocks;
+	KV_BUG_ON(d->leased < s->tab.nr_blocks || !d->nr_leases);
+	d->leased -= s->tab.nr_blocks;
 	d->nr_leases--;
 	KV_BUG_ON(!c->head->nr_leases || c->leases[at] != seq_index(c, s));
 	last = c->leases[--c->head->nr_leases];
@@ -163,13 +163,13 @@ bool lease_copy(struct core *c, const struct kv_seq *from, struct kv_seq *s)
 	u32 i, entry;
 	int err;
 
-	if (!table_has_room(c, s, from->nr_blocks))
+	if (!table_has_room(c, s, &from->tab.nr_blocks))
 		return false;
-	for (i = 0; i < from->nr_blocks; i++) {
-		entry = pte_block(table_pte(c, from, i));
-		err = table_push(c, s, CORE_NONE);
+	for (i = 0; i < from->tab.nr_blocks; i++) {
+		entry = pte_block(table_pte(c, &from->tab, i));
+		err = table_push(c, &s->tab, CORE_NONE);
 		KV_BUG_ON(err);
-		table_set_entry(c, s, i, entry);
+		table_set_entry(c, &s->tab, i, entry);
 		entry_get_ref(c, entry);
 	}
 	s->salt = from->salt;
@@ -177,7 +177,7 @@ bool lease_copy(struct core *c, const struct kv_seq *from, struct kv_seq *s)
 	s->cover = from->valid_len;
 	s->lost_len = from->valid_len;
 	s->flags |= SEQF_SWAPPED | SEQF_PREEMPTED | SEQF_MATCHED;
-	core_work(c, 16 * s->nr_blocks);
+	core_work(c, 16 * s->tab.nr_blocks);
 	core_count(c, CORE_EV_lease_open, 1);
 	return true;
 }

@@ -22,9 +22,10 @@
  *
  * Context: STEP_END; only this sequence maps the old block.
  */
-void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin)
+void seq_merge(struct core *c, struct kv_tab *t, u32 idx, u32 twin)
 {
-	u32 old = table_get(c, s, idx);
+	const struct kv_seq *s = tab_seq(c, t);
+	u32 old = table_get(c, t, idx);
 	struct kv_block *b = &c->blocks[old];
 
 	KV_BUG_ON(block_refcount(b) != 1 || b->nr_map != 1);
@@ -34,9 +35,9 @@ void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin)
 	    !seq_hold(c, s, old))
 		return;
 	block_map(c, twin);
-	table_set(c, s, idx, twin);
-	s->dirty = min(s->dirty, idx);
-	lru_retain(c, index_node(c, twin), retain_class(c, s, idx), false);
+	table_set(c, t, idx, twin);
+	t->dirty = min(t->dirty, idx);
+	lru_retain(c, index_node(c, twin), retain_class(c, t, idx), false);
 	block_unmap(c, old);
 	KV_BUG_ON(b->state != BLK_QUIESCING && b->state != BLK_LIMBO);
 	core_count(c, CORE_EV_pgmerge, 1);

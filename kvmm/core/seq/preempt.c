@@ -23,7 +23,7 @@ static void seq_lose(struct core *c, struct kv_seq *s, u32 state, int reason)
 	core_count(c, CORE_EV_recompute_tokens, s->valid_len);
 	s->lost_len = max(s->lost_len, s->valid_len);
 	seq_strip(c, s);
-	KV_BUG_ON(s->nr_blocks || s->reserved);
+	KV_BUG_ON(seq_entries(c, s) || seq_reserved(c, s));
 	KV_BUG_ON(s->flags & (SEQF_RUNNING | SEQF_QUEUED));
 	s->flags &= ~(SEQF_MATCHED | SEQF_SWAPPED | SEQF_PAGEDOUT |
 		      SEQF_REFUSED | SEQF_LEASE);
@@ -111,7 +111,7 @@ void family_mark(struct core *c, struct kv_seq *s, enum core_cause cause,
 			why_marked(c, m, want);
 			core_tell(c, preempt, SAID_SEQ(c, m), .cause = cause,
 				  .tokens = m->valid_len,
-				  .blocks = m->nr_blocks - m->trimmed,
+				  .blocks = seq_live(c, m),
 				  .taker = c->taker);
 			seq_publish(c, m);
 		}

@@ -117,7 +117,6 @@ void run_add(struct core *c, struct kv_seq *s)
 	list_add_tail_idx(c->seqs, d->run_head, d->run_tail, i);
 	s->flags |= SEQF_RUNNING;
 	d->nr_running++;
-	d->growth += commit_growth(c, s);
 	seq_tally(c, s);
 	/* Free blocks for its growth are no longer on their way to a promise. */
 	core_kick_promised(c, s->domain);
@@ -128,12 +127,10 @@ void run_del(struct core *c, struct kv_seq *s)
 	struct kv_domain *d = seq_domain(c, s);
 
 	KV_BUG_ON(!(s->flags & SEQF_RUNNING) || !d->nr_running);
-	KV_BUG_ON(d->growth < commit_growth(c, s));
 	list_del_idx(c->seqs, d->run_head, d->run_tail, seq_index(c, s));
 	s->flags &= ~SEQF_RUNNING;
 	d->nr_running--;
 	d->touched = c->head->touched;
-	d->growth -= commit_growth(c, s);
 	domain_kick(d);
 	seq_tally(c, s);
 	if (core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)

@@ -69,7 +69,7 @@ void seq_event(struct core *c, const struct kv_seq *s, u32 type)
 void seq_show(struct core *c, const struct kv_seq *s)
 {
 	struct kvmm_seq_status *st = c->bind[s->client].seqs;
-	u32 count;
+	u32 count, g;
 
 	if (!st)
 		return;
@@ -84,7 +84,9 @@ void seq_show(struct core *c, const struct kv_seq *s)
 	WRITE_ONCE(st->valid_len, s->valid_len);
 	WRITE_ONCE(st->seq_epoch, s->epoch);
 	WRITE_ONCE(st->cached_len, s->cached_len);
-	WRITE_ONCE(st->table[0], s->first_page);
+	for (g = 0; g < KVMM_MAX_GROUPS; g++)
+		WRITE_ONCE(st->table[g], g < seq_groups(c, s) ?
+			   seq_tab(c, s, g)->first_page : KVMM_NO_INDEX);
 	/* Pairs with the acquire load of seqcount in the client. */
 	store_release(&st->seqcount, count + 2);
 }
@@ -98,6 +100,19 @@ void seq_publish(struct core *c, struct kv_seq *s)
 }
 
 static_assert(!offsetof(struct kv_seq, generation), "it is never cleared");
+
+/* Give a sequence an empty table in each group. */
+void seq_tabs_init(struct core *c, struct kv_seq *s)
+{
+	u32 g;
+
+	for (g = 0; g < seq_groups(c, s); g++)
+		*seq_tab(c, s, g) = (struct kv_tab){
+			.seq = seq_index(c, s), .group = g,
+			.first_page = CORE_NONE, .last_page = CORE_NONE,
+			.dirty = CORE_NONE,
+		};
+}
 
 static struct kv_seq *seq_alloc(struct core *c, u32 client)
 {
@@ -119,15 +134,13 @@ static struct kv_seq *seq_alloc(struct core *c, u32 client)
 	s->domain = cl->domain;
 	s->fam_prev = i;
 	s->fam_next = i;
-	s->first_page = CORE_NONE;
-	s->last_page = CORE_NONE;
 	s->id_head = CORE_NONE;
 	s->id_tail = CORE_NONE;
 	s->prev = CORE_NONE;
 	s->next = CORE_NONE;
 	s->limiting_pool = KVMM_NO_POOL;
-	s->dirty = CORE_NONE;
 	s->fill_on = CORE_NONE;
+	seq_tabs_init(c, s);
 	s->rank = order_rank(c, s);
 	s->born = cl->last_number;
 	return s;
@@ -138,7 +151,7 @@ static void seq_free(struct core *c, struct kv_seq *s)
 	struct kv_client *cl = &c->clients[s->client];
 
 	KV_BUG_ON(s->state != KVMM_SEQ_CLOSED || !cl->nr_seqs);
-	KV_BUG_ON(s->nr_blocks || s->first_page != CORE_NONE);
+	KV_BUG_ON(seq_entries(c, s) || s->tab.first_page != CORE_NONE);
 	KV_BUG_ON(c->seqs[s->fam_prev].fam_next != seq_index(c, s) ||
 		  c->seqs[s->fam_next].fam_prev != seq_index(c, s));
 	c->seqs[s->fam_prev].fam_next = s->fam_next;
@@ -149,6 +162,16 @@ static void seq_free(struct core *c, struct kv_seq *s)
 	s->next = cl->free_seq;
 	cl->free_seq = seq_number(c, s);
 	cl->nr_seqs--;
+}
+
+/* The most table pages of a sequence of so many tokens. */
+static u32 pages_most(const struct kv_domain *d, u32 tokens)
+{
+	u32 g, nr = 0;
+
+	for (g = 0; g < d->nr_groups; g++)
+		nr += table_pages(group_blocks(d, g, tokens));
+	return nr;
 }
 
 static int open_check(const struct core *c, u32 client,
@@ -162,10 +185,9 @@ static int open_check(const struct core *c, u32 client,
 		return -ENODEV;
 	if (drain_of_client(c, client))
 		return -ESHUTDOWN;
-	if (tokens > (u64)domain_capacity(c, d) * d->block_tokens ||
-	    tokens > (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES *
-		     d->block_tokens ||
-	    tokens > (u64)ids_share(c) * CORE_ID_PAGE ||
+	if (tokens > (u64)ids_share(c) * CORE_ID_PAGE ||
+	    domain_most(d, (u32)tokens) > domain_capacity(c, d) ||
+	    pages_most(d, (u32)tokens) > core_cfg(c)->nr_tables ||
 	    commit_never(c, d, tokens))
 		return -E2BIG;
 	return 0;
@@ -251,15 +273,26 @@ int seq_open(struct core *c, u32 client, const struct kvmm_open_arg *a,
 	return err;
 }
 
+static void fork_table(struct core *c, const struct kv_tab *from, struct kv_tab *to)
+{
+	table_copy(c, from, to);
+	to->trimmed = from->trimmed;
+	to->trim_want = from->trimmed;
+	to->dirty = from->dirty;
+	memcpy(to->trim_hash, from->trim_hash, sizeof(to->trim_hash));
+}
+
 /* Make one child.  It has a record and pages, and its blocks count it already. */
 static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res)
 {
 	struct kv_seq *k = seq_alloc(c, s->client);
+	const struct kv_tab *t;
 
 	KV_BUG_ON(!k);
 	KV_BUG_ON(k->domain != s->domain || c->seqs[s->fam_next].fam_prev !=
 						      seq_index(c, s));
-	table_copy(c, s, k);
+	for_each_tab(c, s, t)
+		fork_table(c, t, seq_tab(c, k, t->group));
 	k->fam_next = s->fam_next;
 	k->fam_prev = seq_index(c, s);
 	c->seqs[s->fam_next].fam_prev = seq_index(c, k);
@@ -277,13 +310,9 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	k->active = c->now;
 	k->valid_len = s->valid_len;
 	k->cover = s->valid_len;
-	k->trimmed = s->trimmed;
-	k->trim_want = s->trimmed;
-	k->dirty = s->dirty;
 	k->flags |= s->flags & SEQF_RETAIN;
 	k->nr_retains = s->nr_retains;
 	memcpy(k->retains, s->retains, sizeof(k->retains));
-	memcpy(k->trim_hash, s->trim_hash, sizeof(k->trim_hash));
 	core_crash(c, CORE_CRASH_seq_make);
 	k->state = KVMM_SEQ_READY;
 	core_crash(c, CORE_CRASH_seq_made);
@@ -293,16 +322,19 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 	core_count(c, CORE_EV_seq_fork, 1);
 }
 
-/* The open tail is shared now: the next append of any sharer copies it. */
-static void fork_share_tail(struct core *c, const struct kv_seq *s)
+/* The open tails are shared now: the next append of any sharer copies them. */
+void seq_share_tails(struct core *c, const struct kv_seq *s)
 {
+	const struct kv_tab *t;
 	u32 blk;
 
-	if (s->nr_blocks == s->trimmed)
-		return;
-	blk = table_get(c, s, s->nr_blocks - 1);
-	if (c->blocks[blk].state == BLK_OPEN)
-		c->blocks[blk].flags |= BLKF_SHARED;
+	for_each_tab(c, s, t) {
+		if (!tab_live(t))
+			continue;
+		blk = table_get(c, t, t->nr_blocks - 1);
+		if (c->blocks[blk].state == BLK_OPEN)
+			c->blocks[blk].flags |= BLKF_SHARED;
+	}
 }
 
 static int fork_check(const struct core *c, u32 client, const struct kv_seq *s,
@@ -333,10 +365,12 @@ void seq_fork(struct core *c, u32 client, const struct kvmm_fork_arg *a,
 {
 	struct kv_seq *s = seq_find(c, client, a->seq);
 	int err = fork_check(c, client, s, a);
+	const struct kv_tab *t;
 	u32 i;
 
 	if (!err)
-		table_share(c, s, a->nr_children);
+		for_each_tab(c, s, t)
+			table_share(c, t, a->nr_children);
 	for (i = 0; i < a->nr_children; i++) {
 		if (!err)
 			fork_one(c, s, &res[i]);
@@ -344,95 +378,118 @@ void seq_fork(struct core *c, u32 client, const struct kvmm_fork_arg *a,
 		res[i].limiting_pool = KVMM_NO_POOL;
 	}
 	if (!err)
-		fork_share_tail(c, s);
+		seq_share_tails(c, s);
 }
 
 /* Give back table entries from @idx on, the last one first. */
-void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx)
+void tab_unmap_from(struct core *c, struct kv_tab *t, u32 idx)
 {
-	struct kv_domain *d = seq_domain(c, s);
+	struct kv_domain *d = tab_domain(c, t);
 	kv_pte_t pte;
 	u32 lost;
 
-	while (s->nr_blocks > idx) {
+	while (t->nr_blocks > idx) {
 		/* A block that came from the reservation goes back to it. */
-		if (s->nr_blocks <= s->resv_blocks) {
-			s->reserved++;
+		if (t->nr_blocks <= t->resv_blocks) {
+			t->reserved++;
 			d->dev.reserved++;
 		}
-		pte = table_pop_pte(c, s);
+		pte = table_pop_pte(c, t);
 		if (pte_is_entry(pte))
 			entry_put_ref(c, pte_block(pte));
 		else if (pte_is_present(pte))
 			block_unmap(c, pte_block(pte));
 	}
 	/* The next result need not tell of an entry that is gone. */
-	if (s->dirty >= s->nr_blocks)
-		s->dirty = CORE_NONE;
+	if (t->dirty >= t->nr_blocks)
+		t->dirty = CORE_NONE;
 	/* Blocks that no free block covers yet are granted as growth later, if at all. */
-	lost = span_cover_promises(c, s->domain);
-	KV_BUG_ON(lost > s->reserved || lost > s->resv_blocks);
-	s->reserved -= lost;
-	s->resv_blocks -= lost;
+	lost = span_cover_promises(c, tab_seq(c, t)->domain);
+	KV_BUG_ON(lost > t->reserved || lost > t->resv_blocks);
+	t->reserved -= lost;
+	t->resv_blocks -= lost;
 	d->dev.reserved -= lost;
+}
+
+/* Give back all tables. */
+void seq_unmap(struct core *c, struct kv_seq *s)
+{
+	struct kv_tab *t;
+
+	for_each_tab(c, s, t)
+		tab_unmap_from(c, t, 0);
 }
 
 void seq_drop_reservation(struct core *c, struct kv_seq *s)
 {
-	KV_BUG_ON(seq_domain(c, s)->dev.reserved < s->reserved);
-	seq_domain(c, s)->dev.reserved -= s->reserved;
-	if (s->reserved)
+	u32 nr = seq_reserved(c, s);
+	struct kv_tab *t;
+
+	KV_BUG_ON(seq_domain(c, s)->dev.reserved < nr);
+	seq_domain(c, s)->dev.reserved -= nr;
+	if (nr)
 		core_kick(c);	/* spans that covered it may go */
-	s->reserved = 0;
-	s->resv_blocks = 0;
+	for_each_tab(c, s, t) {
+		t->reserved = 0;
+		t->resv_blocks = 0;
+		t->prompt_blocks = 0;
+	}
 	s->flags &= ~SEQF_COPY;
 }
 
 /**
- * seq_promise_take() - the table is about to have @nr entries, not by growth
+ * tab_promise_take() - the table is about to have @nr entries, not by growth
  *
  * The reservation stays as far as the prompt still lacks blocks.  It never grows:
  * a block that is given back may go to any sequence.
- * Return: the reservation, for seq_promise_put() after the table has changed.
+ * Return: the reservation, for tab_promise_put() after the table has changed.
  */
-u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr)
+u32 tab_promise_take(struct core *c, struct kv_tab *t, u32 nr)
 {
-	u32 lack = s->resv_blocks > nr ? s->resv_blocks - nr : 0;
-	u32 keep = min(s->reserved, lack);
+	u32 lack = t->resv_blocks > nr ? t->resv_blocks - nr : 0;
+	u32 keep = min(t->reserved, lack);
 
-	KV_BUG_ON(seq_domain(c, s)->dev.reserved < s->reserved);
-	if (keep < s->reserved) {
-		seq_domain(c, s)->dev.reserved -= s->reserved - keep;
+	KV_BUG_ON(tab_domain(c, t)->dev.reserved < t->reserved);
+	if (keep < t->reserved) {
+		tab_domain(c, t)->dev.reserved -= t->reserved - keep;
 		core_kick(c);	/* spans that covered it may go */
 	}
-	s->reserved = keep;
-	s->resv_blocks = 0;
-	s->flags &= ~SEQF_COPY;
+	t->reserved = keep;
+	t->resv_blocks = 0;
+	t->prompt_blocks = 0;
+	tab_seq(c, t)->flags &= ~SEQF_COPY;
 	return keep;
 }
 
-void seq_promise_put(struct kv_seq *s, u32 keep)
+void tab_promise_put(struct kv_tab *t, u32 keep)
 {
-	KV_BUG_ON(s->reserved != keep || s->resv_blocks);
+	KV_BUG_ON(t->reserved != keep || t->resv_blocks);
 	if (keep)
-		s->resv_blocks = s->nr_blocks + keep;
-	if (s->dirty >= s->nr_blocks)
-		s->dirty = CORE_NONE;
+		t->resv_blocks = t->nr_blocks + keep;
+	if (t->dirty >= t->nr_blocks)
+		t->dirty = CORE_NONE;
 }
 
 /* Give back blocks beyond the tokens that are valid or covered by an open step. */
 void seq_trim_to_cover(struct core *c, struct kv_seq *s)
 {
-	u32 want = tokens_to_blocks(seq_domain(c, s), s->cover);
+	struct kv_tab *t;
+	u32 want, nr = 0;
 
 	KV_BUG_ON(s->valid_len > s->cover);
-	if (s->nr_blocks > want) {
-		core_count(c, CORE_EV_pgrollback, s->nr_blocks - want);
-		seq_unmap_from(c, s, want);
-		seq_tally(c, s);
-		if (!want)
-			seq_publish(c, s);	/* it has no table now */
+	for_each_tab(c, s, t) {
+		want = tab_blocks(c, t, s->cover);
+		if (t->nr_blocks <= want)
+			continue;
+		nr += t->nr_blocks - want;
+		tab_unmap_from(c, t, want);
 	}
+	if (!nr)
+		return;
+	core_count(c, CORE_EV_pgrollback, nr);
+	seq_tally(c, s);
+	if (!s->tab.nr_blocks)
+		seq_publish(c, s);	/* it has no table now */
 }
 
 /* Take all blocks and the reservation of the sequence; it is resident no more. */
@@ -451,14 +508,11 @@ void seq_strip(struct core *c, struct kv_seq *s)
 		lease_leave(c, s);
 	fill_wait_end(c, s);
 	seq_drop_reservation(c, s);
-	seq_unmap_from(c, s, 0);
+	seq_unmap(c, s);
 	seq_drop_ids(c, s);
 	s->valid_len = 0;
 	s->cover = 0;
-	s->trimmed = 0;
-	s->trim_want = 0;
-	s->trim_more = 0;
-	s->dirty = CORE_NONE;
+	seq_tabs_init(c, s);
 	core_crash(c, CORE_CRASH_seq_strip);
 }
 

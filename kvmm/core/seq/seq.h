@@ -9,6 +9,7 @@
 struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle);
 struct kv_seq *seq_make(struct core *c, u32 client, const struct kvmm_open_arg *a);
 void seq_unmake(struct core *c, struct kv_seq *s);
+void seq_tabs_init(struct core *c, struct kv_seq *s);
 int __must_check seq_open(struct core *c, u32 client,
 			  const struct kvmm_open_arg *a,
 			  struct kvmm_open_res *res);
@@ -17,11 +18,13 @@ void seq_fork(struct core *c, u32 client, const struct kvmm_fork_arg *a,
 int seq_close(struct core *c, struct kv_seq *s);
 void seq_strip(struct core *c, struct kv_seq *s);
 void seq_close_now(struct core *c, struct kv_seq *s);
-void seq_unmap_from(struct core *c, struct kv_seq *s, u32 idx);
+void tab_unmap_from(struct core *c, struct kv_tab *t, u32 idx);
+void seq_unmap(struct core *c, struct kv_seq *s);
+void seq_share_tails(struct core *c, const struct kv_seq *s);
 void seq_trim_to_cover(struct core *c, struct kv_seq *s);
 void seq_drop_reservation(struct core *c, struct kv_seq *s);
-u32 seq_promise_take(struct core *c, struct kv_seq *s, u32 nr);
-void seq_promise_put(struct kv_seq *s, u32 keep);
+u32 tab_promise_take(struct core *c, struct kv_tab *t, u32 nr);
+void tab_promise_put(struct kv_tab *t, u32 keep);
 void seq_show(struct core *c, const struct kv_seq *s);
 void seq_publish(struct core *c, struct kv_seq *s);
 void seq_event(struct core *c, const struct kv_seq *s, u32 type);
@@ -64,7 +67,7 @@ u32 ids_share(const struct core *c);
 /* advise.c: advice of clients about the cache that a sequence leaves */
 void advise_retention(struct kv_seq *s, u32 advice, u64 until);
 int retain_advise(struct kv_seq *s, const struct kvmm_advise_arg *a);
-u32 retain_class(const struct core *c, const struct kv_seq *s, u32 idx);
+u32 retain_class(const struct core *c, const struct kv_tab *t, u32 idx);
 void advise_close(struct core *c, struct kv_seq *s);
 
 /* preempt.c: take the memory of a sequence, and of its whole family */
@@ -77,10 +80,11 @@ void family_settle(struct core *c, struct kv_seq *s);
 
 /* swap.c: whole sequences out to the lower tiers */
 bool swap_family(struct core *c, struct kv_seq *s);
-bool swap_pays(const struct core *c, const struct kv_domain *d, u32 nr_blocks, u32 fresh);
+bool swap_pays(const struct core *c, const struct kv_domain *d, u32 nr_blocks, u32 fresh,
+	       u64 tokens);
 int swap_advise(struct core *c, struct kv_seq *s, u32 advice);
 
 /* merge.c: blocks of the same content become one */
-void seq_merge(struct core *c, struct kv_seq *s, u32 idx, u32 twin);
+void seq_merge(struct core *c, struct kv_tab *t, u32 idx, u32 twin);
 
 #endif /* KVMM_CORE_SEQ_H */

@@ -14,23 +14,30 @@
 
 /* ---- out ---- */
 
-/* Blocks of all members in @state, each once; @fresh: without a lower copy. */
+/*
+ * Blocks of all members in @state, each once; @fresh: without a lower copy; @tokens:
+ * tokens of these blocks, those of group 0.
+ */
 static u32 family_count(struct core *c, struct kv_seq *s, u32 state,
-			u32 *fresh)
+			u32 *fresh, u64 *tokens)
 {
 	const struct kv_seq *m;
+	const struct kv_tab *t;
 	u32 n, nr = 0;
 
 	*fresh = 0;
+	*tokens = 0;
 	for_each_relative(c, s, m) {
-		for (n = m->trimmed; m->state == state && n < m->nr_blocks;
-		     n++) {
-			u32 blk = table_get(c, m, n);
+		if (m->state != state)
+			continue;
+		for_each_pte(c, m, t, n) {
+			u32 blk = table_get(c, t, n);
 
 			if (c->blocks[blk].flags & BLKF_VISITED)
 				continue;
 			c->blocks[blk].flags |= BLKF_VISITED;
 			nr++;
+			*tokens += t->group ? 0 : tab_tokens(c, t);
 			*fresh += c->blocks[blk].entry == CORE_NONE;
 		}
 	}
@@ -40,17 +47,20 @@ static u32 family_count(struct core *c, struct kv_seq *s, u32 state,
 static void family_unvisit(struct core *c, struct kv_seq *s, u32 state)
 {
 	const struct kv_seq *m;
+	const struct kv_tab *t;
 	u32 n;
 
 	for_each_relative(c, s, m)
-		for (n = m->trimmed; m->state == state && n < m->nr_blocks; n++)
-			c->blocks[table_get(c, m, n)].flags &= (u8)~BLKF_VISITED;
+		if (m->state == state)
+			for_each_pte(c, m, t, n)
+				c->blocks[table_get(c, t, n)].flags &=
+					(u8)~BLKF_VISITED;
 }
 
 static u32 family_blocks(struct core *c, struct kv_seq *s, u32 state,
-			 u32 *fresh)
+			 u32 *fresh, u64 *tokens)
 {
-	u32 nr = family_count(c, s, state, fresh);
+	u32 nr = family_count(c, s, state, fresh, tokens);
 
 	family_unvisit(c, s, state);
 	return nr;
@@ -58,14 +68,15 @@ static u32 family_blocks(struct core *c, struct kv_seq *s, u32 state,
 
 /**
  * swap_pays() - is it cheaper to copy blocks than to compute them again, as measured?
- * @fresh: of @nr_blocks, blocks without a lower copy
+ * @fresh:  of @nr_blocks, blocks without a lower copy
+ * @tokens: tokens that would be computed again
  */
-bool swap_pays(const struct core *c, const struct kv_domain *d, u32 nr_blocks, u32 fresh)
+bool swap_pays(const struct core *c, const struct kv_domain *d, u32 nr_blocks, u32 fresh,
+	       u64 tokens)
 {
 	u64 kb = max(d->dev.block_bytes / 1024, 1ull);
 	u64 move = (nr_blocks + (u64)fresh) * kb * c->head->copy_ns_kb;
-	u64 compute = (u64)nr_blocks * d->block_tokens *
-		      d->prefill_ns_token;
+	u64 compute = tokens * d->prefill_ns_token;
 	u32 swappiness = core_cfg(c)->swappiness;
 
 	if (!swappiness || swappiness == 200)
@@ -75,10 +86,28 @@ bool swap_pays(const struct core *c, const struct kv_domain *d, u32 nr_blocks, u
 	return move * 100 <= compute * swappiness;
 }
 
+/* From the end: leaves are older than roots on the LRU list. */
+static void swap_table(struct core *c, struct kv_tab *t)
+{
+	u32 i;
+
+	for (i = t->nr_blocks; i-- > t->trimmed;) {
+		u32 blk = table_get(c, t, i);
+		u32 entry = entry_out(c, blk, i - t->trimmed + 1);
+
+		KV_BUG_ON(entry == CORE_NONE);
+		entry_get_ref(c, entry);
+		entry_touch(c, entry);
+		table_set_entry(c, t, i, entry);
+		block_unmap(c, blk);
+		KV_BUG_ON(c->entries_low[entry].domain != tab_seq(c, t)->domain);
+	}
+}
+
 static void swap_one(struct core *c, struct kv_seq *s)
 {
 	struct kv_domain *d = seq_domain(c, s);
-	u32 i;
+	struct kv_tab *t;
 
 	KV_BUG_ON(s->nr_steps || !d->nr_marked);
 	run_del(c, s);
@@ -86,19 +115,9 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	core_kick(c);	/* the sequence that it is taken for waits */
 	why_taken(c, s, true);
 	seq_drop_reservation(c, s);
-	/* From the end: leaves are older than roots on the LRU list. */
-	core_work(c, 32 * s->nr_blocks);
-	for (i = s->nr_blocks; i-- > s->trimmed;) {
-		u32 blk = table_get(c, s, i);
-		u32 entry = entry_out(c, blk, i - s->trimmed + 1);
-
-		KV_BUG_ON(entry == CORE_NONE);
-		entry_get_ref(c, entry);
-		entry_touch(c, entry);
-		table_set_entry(c, s, i, entry);
-		block_unmap(c, blk);
-		KV_BUG_ON(c->entries_low[entry].domain != s->domain);
-	}
+	core_work(c, 32 * seq_live(c, s));
+	for_each_tab(c, s, t)
+		swap_table(c, t);
 	s->state = KVMM_SEQ_SWAPPED;
 	s->flags |= SEQF_SWAPPED | SEQF_PREEMPTED | SEQF_MATCHED;
 	s->since = c->now;
@@ -108,7 +127,7 @@ static void swap_one(struct core *c, struct kv_seq *s)
 	s->nr_preempted++;
 	d->nr_preempted++;
 	core_tell(c, swap_out, SAID_SEQ(c, s), .cause = s->cause,
-		  .tokens = s->valid_len, .blocks = s->nr_blocks - s->trimmed,
+		  .tokens = s->valid_len, .blocks = seq_live(c, s),
 		  .swapped = 1);
 	life_preempted(c, s->domain, s->cause, true, 0);
 	seq_publish(c, s);
@@ -123,9 +142,10 @@ static void swap_one(struct core *c, struct kv_seq *s)
 static bool family_room(struct core *c, struct kv_seq *s, u32 state)
 {
 	u32 fresh, tries;
+	u64 tokens;
 
 	for (tries = 0; tries < 8; tries++) {
-		family_blocks(c, s, state, &fresh);
+		family_blocks(c, s, state, &fresh, &tokens);
 		if (host_free(c, s->domain) >= fresh)
 			return c->head->nr_free_entries >= fresh;
 		if (!host_room(c, s->domain, fresh))
@@ -139,16 +159,25 @@ static bool family_room(struct core *c, struct kv_seq *s, u32 state)
  * the copy beside the tail?  Swapped and restored it would map the same tail again.
  * Computed again, it gets a tail of its own.
  */
-static bool family_is_stuck(const struct core *c, const struct kv_seq *s, u32 state)
+static bool seq_is_stuck(const struct core *c, const struct kv_seq *s)
 {
 	const struct kv_domain *d = seq_domain(c, s);
+	const struct kv_tab *t;
+	u32 copies = 0;
+
+	for_each_tab(c, s, t)
+		copies += s->valid_len % tab_tokens(c, t) &&
+			  !block_writable(c, table_get(c, t, s->valid_len /
+						       tab_tokens(c, t)));
+	return copies && seq_live(c, s) + copies > domain_capacity(c, d);
+}
+
+static bool family_is_stuck(const struct core *c, const struct kv_seq *s, u32 state)
+{
 	const struct kv_seq *m;
 
 	for_each_relative(c, s, m)
-		if (m->state == state && m->valid_len % d->block_tokens &&
-		    m->nr_blocks >= domain_capacity(c, d) &&
-		    !block_writable(c, table_get(c, m, m->valid_len /
-						 d->block_tokens)))
+		if (m->state == state && seq_is_stuck(c, m))
 			return true;
 	return false;
 }
@@ -158,12 +187,14 @@ static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	u32 nr, fresh;
+	u64 tokens;
 
 	if (!core_pool(c, CORE_POOL_HOST)->online || !core_cfg(c)->swappiness ||
 	    c->head->device || family_is_stuck(c, s, state))
 		return false;
-	nr = family_blocks(c, s, state, &fresh);
-	if (!nr || (!(s->flags & SEQF_DECIDED) && !swap_pays(c, d, nr, fresh)))
+	nr = family_blocks(c, s, state, &fresh, &tokens);
+	if (!nr || (!(s->flags & SEQF_DECIDED) &&
+		    !swap_pays(c, d, nr, fresh, tokens)))
 		return false;
 	if (family_room(c, s, state))
 		return true;

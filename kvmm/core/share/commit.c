@@ -22,24 +22,39 @@
  * an admission that memory.min protects.
  *
  * Law: growth is the sum, over the running sequences of a domain, of the blocks
- * of prompt_len + max_tokens less the table's entries.  It changes where a
- * sequence begins or stops to run (run_add, run_del), and where the table of a
- * running one becomes longer or shorter (table.c).
+ * of prompt_len + max_tokens less the tables' entries; in a group with a window, of
+ * the most blocks that the window needs less those that it has (tally.c).
  */
 #include "kvmm/core/share/share.h"
 
-/* The most entries that the sequence's table can have. */
+/* The most blocks that the sequence holds at once. */
 u32 seq_most(const struct core *c, const struct kv_seq *s)
 {
-	return tokens_to_blocks(seq_domain(c, s), s->prompt_len +
-						  s->max_tokens);
+	return domain_most(seq_domain(c, s), s->prompt_len + s->max_tokens);
 }
 
-/* commit_growth() - entries that its table can still grow by */
+/* Entries that a table can still grow by. */
+static u32 tab_growth(const struct core *c, const struct kv_seq *s,
+		      const struct kv_tab *t)
+{
+	u32 tokens = s->prompt_len + s->max_tokens, left;
+
+	left = tab_blocks(c, t, tokens) - t->nr_blocks;
+	if (!tab_domain(c, t)->group[t->group].window)
+		return left;
+	return min(left, max(group_most(tab_domain(c, t), t->group, tokens),
+			     tab_live(t)) - tab_live(t));
+}
+
+/* commit_growth() - blocks that its tables can still grow by */
 u32 commit_growth(const struct core *c, const struct kv_seq *s)
 {
-	KV_BUG_ON(s->nr_blocks > seq_most(c, s));
-	return seq_most(c, s) - s->nr_blocks;
+	const struct kv_tab *t;
+	u32 nr = 0;
+
+	for_each_tab(c, s, t)
+		nr += tab_growth(c, s, t);
+	return nr;
 }
 
 /* commit_blocks() - Committed_AS of a domain, in blocks */
@@ -85,7 +100,7 @@ u64 commit_node(const struct core *c, u64 *limit)
 bool commit_never(const struct core *c, const struct kv_domain *d, u64 tokens)
 {
 	return core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER &&
-	       DIV_ROUND_UP(tokens, (u64)d->block_tokens) > commit_limit(c, d);
+	       domain_most(d, (u32)min(tokens, (u64)UINT32_MAX)) > commit_limit(c, d);
 }
 
 /**

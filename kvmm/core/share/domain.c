@@ -39,23 +39,70 @@ static int shape_span(const struct core *c, struct kv_part *p, u32 pool)
 	return best == ~0ull ? -EINVAL : 0;
 }
 
+/* Bytes of KV of a token in the group, all its layers. */
+static u64 token_bytes(const struct kvmm_group *g)
+{
+	return (u64)g->layers * g->kv_heads * ((u64)g->k_bytes + g->v_bytes +
+	       (g->v_bytes ? 2ull : 1ull) * g->scale_bytes);
+}
+
+static u32 gcd(u32 a, u32 b)
+{
+	return b ? gcd(b, a % b) : a;
+}
+
+/*
+ * Blocks of all groups have the bytes of the largest, so that a block that one group
+ * gives back serves any other.
+ */
+static void shape_groups(const struct core *c, struct kv_domain *d,
+			 const struct kvmm_attach_req *req)
+{
+	u32 g, bt;
+
+	d->nr_groups = req->nr_groups;
+	d->ids_tokens = 0;
+	d->base_tokens = 0;
+	d->hit_tokens = 1;
+	d->dev.block_bytes = 0;
+	for (g = 0; g < d->nr_groups; g++) {
+		d->group[g] = req->group[g];
+		bt = d->group[g].block_tokens ?: req->block_tokens;
+		d->group[g].block_tokens = bt;
+		d->stride[g] = ALIGN_UP(token_bytes(&d->group[g]) /
+					d->group[g].layers * bt,
+					(u64)CORE_LAYER_ALIGN);
+		d->dev.block_bytes = max(d->dev.block_bytes,
+					 ALIGN_UP(d->stride[g] * d->group[g].layers,
+						  entry_unit(c)));
+		d->ids_tokens = max(d->ids_tokens, bt);
+		d->base_tokens = gcd(d->base_tokens, bt);
+		/* At most 4096 times 4096: beyond a block's most tokens it is refused. */
+		if (d->hit_tokens <= KVMM_MAX_BLOCK_TOKENS)
+			d->hit_tokens = d->hit_tokens / gcd(d->hit_tokens, bt) * bt;
+	}
+}
+
+/* The fewest bytes that the ids of a token may stand beside, see core_sizes.nr_ids. */
+static u64 least_token_bytes(const struct kv_domain *d)
+{
+	if (d->nr_groups == 1)
+		return token_bytes(&d->group[0]);
+	return d->dev.block_bytes / d->ids_tokens;
+}
+
 static int shape_layout(const struct core *c, struct kv_domain *d,
 			const struct kvmm_attach_req *req,
 			struct core_attach_info *info)
 {
-	const struct kvmm_group *g = &req->group[0];
-	u64 token = (u64)g->kv_heads * ((u64)g->k_bytes + g->v_bytes +
-		    (g->v_bytes ? 2ull : 1ull) * g->scale_bytes);
-
-	d->block_tokens = req->block_tokens;
-	d->group = *g;
-	d->layer_stride = ALIGN_UP(token * d->block_tokens,
-				   (u64)CORE_LAYER_ALIGN);
-	d->dev.block_bytes = ALIGN_UP(d->layer_stride * g->layers,
-				      entry_unit(c));
-	if (token * g->layers < core_cfg(c)->min_token_bytes) {
+	shape_groups(c, d, req);
+	if (d->hit_tokens > KVMM_MAX_BLOCK_TOKENS) {
+		info->text = "the least common multiple of the groups' block_tokens is above 4096";
+		return -EINVAL;
+	}
+	if (least_token_bytes(d) < core_cfg(c)->min_token_bytes) {
 		info->text = "a token's KV is smaller than --min-token-bytes";
-		info->small_token = (u32)(token * g->layers);
+		info->small_token = (u32)least_token_bytes(d);
 		return -EINVAL;
 	}
 	if (shape_span(c, &d->dev, CORE_POOL_DEV)) {
@@ -65,13 +112,32 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 	return 0;
 }
 
-static int group_check(const struct kvmm_group *g)
+static bool tokens_are_sane(u32 block_tokens)
 {
-	if (!g->layers || g->layers > 4096 || !g->kv_heads ||
-	    g->kv_heads > 4096 || !g->k_bytes || g->k_bytes > 65536 ||
-	    g->v_bytes > 65536 || g->scale_bytes > 1024 || g->window ||
-	    g->block_tokens || g->resv)
+	return block_tokens && block_tokens <= KVMM_MAX_BLOCK_TOKENS &&
+	       block_tokens % KVMM_MIN_BLOCK_TOKENS == 0;
+}
+
+static bool group_is_sane(const struct kvmm_group *g)
+{
+	return g->layers && g->layers <= 4096 && g->kv_heads &&
+	       g->kv_heads <= 4096 && g->k_bytes && g->k_bytes <= 65536 &&
+	       g->v_bytes <= 65536 && g->scale_bytes <= 1024 && !g->resv &&
+	       (!g->block_tokens || tokens_are_sane(g->block_tokens));
+}
+
+static int groups_check(const struct kvmm_group *group, u32 nr, const char **text)
+{
+	u32 g;
+
+	*text = "a layer group of the layout is out of bounds";
+	for (g = 0; g < nr; g++)
+		if (!group_is_sane(&group[g]))
+			return -EINVAL;
+	if (group[0].window) {
+		*text = "layer group 0 must not have a window: put layers that attend to all tokens first";
 		return -EINVAL;
+	}
 	return 0;
 }
 
@@ -90,12 +156,6 @@ static int limits_check(const struct kvmm_attach_req *req)
 	return 0;
 }
 
-static bool tokens_are_sane(u32 block_tokens)
-{
-	return block_tokens && block_tokens <= KVMM_MAX_BLOCK_TOKENS &&
-	       block_tokens % KVMM_MIN_BLOCK_TOKENS == 0;
-}
-
 static int req_check(const struct kvmm_attach_req *req, const char **text)
 {
 	*text = "the attach message has an invalid field";
@@ -112,8 +172,12 @@ static int req_check(const struct kvmm_attach_req *req, const char **text)
 		*text = "the weight must be 1 to 10000";
 		return -EINVAL;
 	}
-	if (req->nr_groups != 1 || req->nr_shards != 1) {
-		*text = "this version takes one layer group and one shard";
+	if (!req->nr_groups || req->nr_groups > KVMM_MAX_GROUPS) {
+		*text = "a layout has 1 to 8 layer groups";
+		return -EINVAL;
+	}
+	if (req->nr_shards != 1) {
+		*text = "this version takes one shard";
 		return -EOPNOTSUPP;
 	}
 	if (req->flags & KVMM_ATTACH_RESUME) {
@@ -124,10 +188,8 @@ static int req_check(const struct kvmm_attach_req *req, const char **text)
 		*text = "the lower tiers have no min, low and high: ask for max only";
 		return -EOPNOTSUPP;
 	}
-	if (group_check(&req->group[0])) {
-		*text = "the layout's layer group is out of bounds";
+	if (groups_check(req->group, req->nr_groups, text))
 		return -EINVAL;
-	}
 	*text = NULL;
 	return 0;
 }
@@ -290,6 +352,7 @@ static int domain_shape(const struct core *c, struct kv_domain *d,
 	}
 	memcpy(d->name, req->domain, sizeof(d->name));
 	memcpy(d->identity, req->identity, sizeof(d->identity));
+	d->step_tokens = req->step_tokens;
 	return 0;
 }
 
@@ -370,15 +433,20 @@ static bool weight_is_sane(const struct kv_domain *d)
  */
 int domain_restore(const struct core *c, struct kv_domain *d)
 {
-	struct kvmm_attach_req req = { .block_tokens = d->block_tokens,
-				       .group[0] = d->group };
+	struct kvmm_attach_req req = { .nr_groups = d->nr_groups };
 	struct kv_domain was = *d;
 	struct core_attach_info info;
+	u32 g;
 
-	if (!tokens_are_sane(was.block_tokens) || !was.name[0] ||
-	    was.name[KVMM_NAME_LEN - 1] || group_check(&was.group) ||
-	    !weight_is_sane(&was))
+	if (!was.nr_groups || was.nr_groups > KVMM_MAX_GROUPS || !was.name[0] ||
+	    was.name[KVMM_NAME_LEN - 1] || !weight_is_sane(&was))
 		return -EINVAL;
+	for (g = 0; g < was.nr_groups; g++)
+		if (!tokens_are_sane(was.group[g].block_tokens))
+			return -EINVAL;
+	if (groups_check(was.group, was.nr_groups, &info.text))
+		return -EINVAL;
+	memcpy(req.group, was.group, sizeof(req.group));
 	domain_init(d);
 	psi_init(c, &d->psi);
 	if (shape_layout(c, d, &req, &info))
@@ -389,6 +457,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	       sizeof(d->operator_limit));
 	memcpy(d->asked_limit, was.asked_limit, sizeof(d->asked_limit));
 	d->tenant = was.tenant;
+	d->step_tokens = was.step_tokens;
 	d->serial = was.serial;
 	d->left = was.left;
 	d->min_bytes = was.min_bytes;
@@ -423,12 +492,15 @@ static u32 domain_find(const struct core *c, u32 tenant, const char *name)
 	return CORE_NONE;
 }
 
-static bool domain_same(const struct kv_domain *d,
+static bool domain_same(const struct core *c, const struct kv_domain *d,
 			const struct kvmm_attach_req *req)
 {
+	struct kv_domain asked = { 0 };
+
+	shape_groups(c, &asked, req);
 	return !memcmp(d->identity, req->identity, sizeof(d->identity)) &&
-	       !memcmp(&d->group, &req->group[0], sizeof(d->group)) &&
-	       d->block_tokens == req->block_tokens;
+	       d->nr_groups == asked.nr_groups &&
+	       !memcmp(d->group, asked.group, sizeof(d->group));
 }
 
 /**
@@ -456,7 +528,7 @@ int domain_attach(struct core *c, const struct tenant_who *who,
 	if (tenant != CORE_NONE)
 		old = domain_find(c, tenant, req->domain);
 	*dom = old;
-	if (old == CORE_NONE || !domain_same(&c->domains[old], req)) {
+	if (old == CORE_NONE || !domain_same(c, &c->domains[old], req)) {
 		if (old != CORE_NONE && !domain_idle(c, &c->domains[old])) {
 			info->text = "this domain is in use by another model identity (model, dtype, type of KV, mode or block size): use another --domain";
 			return -EEXIST;

@@ -364,7 +364,7 @@ static bool contends(const struct core *c, const struct kv_domain *d)
 	w = &c->seqs[d->wait_head];
 	KV_BUG_ON(!(w->flags & SEQF_QUEUED) || w->prev != CORE_NONE);
 	KV_BUG_ON(seq_domain(c, w) != d);
-	total = max(tokens_to_blocks(d, w->nr_ids), w->nr_blocks);
+	total = seq_needs(c, w);
 	return (u64)domain_held(d) + total <=
 	       min(d->dev.max_blocks, d->high_blocks);
 }

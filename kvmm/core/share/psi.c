@@ -94,7 +94,7 @@ u32 psi_class_of(const struct core *c, const struct kv_seq *s, bool *own)
 	case KVMM_SEQ_WAITING:
 		if (!(s->flags & SEQF_QUEUED))
 			return PSI_IDLE;
-		*own = limits_itself(c, d, tokens_to_blocks(d, s->nr_ids));
+		*own = limits_itself(c, d, domain_most(d, s->nr_ids));
 		return PSI_STALLED;
 	case KVMM_SEQ_SWAPPED:
 	case KVMM_SEQ_RESTORING:

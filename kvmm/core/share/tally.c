@@ -11,6 +11,7 @@
  *	kv_client.promised	table pages that are reserved with blocks
  *	kv_client.nr_marked	marked sequences: victims with open steps
  *	kv_domain.soon		blocks that sequences may take, see wmark.c
+ *	kv_domain.growth	blocks that tables can still grow by, see commit.c
  *	the trees of order.c	READY sequences, and those refused growth
  *
  * A sequence stores its own part (kv_seq.in_*).  seq_tally() computes it again
@@ -51,22 +52,26 @@ void seq_tally(struct core *c, struct kv_seq *s)
 	struct kv_domain *d = seq_domain(c, s);
 	bool resident = s->flags & SEQF_RUNNING;
 	bool ready = resident && s->state == KVMM_SEQ_READY;
-	u32 pages = resident ? table_promised(s) : 0;
+	u32 pages = resident ? table_promised(c, s) : 0;
+	u32 growth = resident ? commit_growth(c, s) : 0;
 	u32 soon = resident ? wmark_seq(c, s) : 0;
 	bool marked = resident && s->state == KVMM_SEQ_MARKED;
 
 	KV_BUG_ON(cl->promised < s->in_pages || d->soon < s->in_soon);
 	KV_BUG_ON(cl->nr_marked < s->in_marked);
-	KV_BUG_ON(s->domain != cl->domain || soon > 2);
+	KV_BUG_ON(s->domain != cl->domain || soon > 2 * d->nr_groups);
+	KV_BUG_ON(d->growth < s->in_growth);
 	/* A reserved block waits for the copy of its tail. */
-	KV_BUG_ON((s->flags & SEQF_COPY) && !s->reserved);
+	KV_BUG_ON((s->flags & SEQF_COPY) && !s->tab.reserved);
+	d->growth += growth - s->in_growth;
+	s->in_growth = growth;
 	cl->promised += pages - s->in_pages;
 	s->in_pages = pages;
 	d->soon += soon - s->in_soon;
 	s->in_soon = (u8)soon;
 	cl->nr_marked += (u32)marked - s->in_marked;
 	s->in_marked = marked;
-	KV_BUG_ON(d->soon > 2 * d->nr_running || d->nr_marked < s->in_marked);
+	KV_BUG_ON(d->soon > 2 * d->nr_running * d->nr_groups || d->nr_marked < s->in_marked);
 	tally_node(c, s, &d->ready_root, NODE_ORDER, SEQF_IN_READY, ready);
 	/* An old refusal is not removed here: see growth_waits(). */
 	tally_node(c, s, &d->refused_root, NODE_REFUSED, SEQF_IN_REFUSED,

@@ -90,8 +90,7 @@ static u32 wait_of(const struct core *c, const struct kv_seq *s,
 	default:
 		break;
 	}
-	return domain_limited(d, max(tokens_to_blocks(d, s->nr_ids),
-				     s->nr_blocks)) ?
+	return domain_limited(d, seq_needs(c, s)) ?
 	       CORE_WAIT_max : CORE_WAIT_memory;
 }
 
@@ -162,7 +161,7 @@ void why_taken(struct core *c, struct kv_seq *s, bool kept)
 {
 	struct kv_taken *t = &s->taken;
 
-	KV_BUG_ON(s->trimmed > s->nr_blocks || s->valid_len > s->cover);
+	KV_BUG_ON(s->valid_len > s->cover);
 	KV_BUG_ON(s->cause >= NR_CORE_CAUSES);
 	/*
 	 * It was not admitted since the last time: what was kept is lost now,
@@ -173,7 +172,7 @@ void why_taken(struct core *c, struct kv_seq *s, bool kept)
 	t->when = c->now;
 	t->back = 0;
 	t->kept = kept;
-	t->blocks = s->nr_blocks - s->trimmed;
+	t->blocks = seq_live(c, s);
 	t->len = s->valid_len;
 	t->found = 0;
 	if (!kept)
@@ -320,7 +319,7 @@ int core_get_why(const struct core *c, u32 i, u64 now, struct core_why_view *v)
 	}
 	if (!(s->flags & (SEQF_RUNNING | SEQF_LEASE)) && s->state != KVMM_SEQ_FAILED)
 		v->waits_ns = now > s->since ? now - s->since : 0;
-	v->needs = max(tokens_to_blocks(d, s->nr_ids), s->nr_blocks);
+	v->needs = seq_needs(c, s);
 	v->room = domain_slack(d);
 	v->cached = domain_cached(d);
 	v->held = domain_held(d);

@@ -46,15 +46,16 @@
 #define SCALE_ONE	10000u	/* watermark_scale_factor that means all of the capacity */
 
 /* Is the block of the next token full because the sequence was truncated? */
-static bool tail_was_cut(const struct core *c, const struct kv_seq *s)
+static bool tail_was_cut(const struct core *c, const struct kv_seq *s,
+			 const struct kv_tab *t)
 {
-	u32 bt = seq_domain(c, s)->block_tokens;
+	u32 bt = tab_tokens(c, t);
 
 	/* A copy that the admission reserved a block for is counted there. */
-	if (s->cover % bt == 0 || s->cover / bt >= s->nr_blocks ||
+	if (s->cover % bt == 0 || s->cover / bt >= t->nr_blocks ||
 	    (s->flags & SEQF_COPY) || s->state != KVMM_SEQ_READY)
 		return false;
-	return c->blocks[table_get(c, s, s->cover / bt)].state != BLK_OPEN;
+	return c->blocks[table_get(c, t, s->cover / bt)].state != BLK_OPEN;
 }
 
 /**
@@ -65,15 +66,19 @@ static bool tail_was_cut(const struct core *c, const struct kv_seq *s)
  */
 u32 wmark_seq(const struct core *c, const struct kv_seq *s)
 {
-	u32 have = s->nr_blocks + s->reserved;
+	const struct kv_tab *t;
+	u32 nr = 0, have;
 
 	if (s->state == KVMM_SEQ_MARKED || (s->flags & SEQF_CLOSING))
 		return 0;
-	/*
-	 * A block that is reserved for a copy does not make the table longer.
-	 */
-	have -= (s->flags & SEQF_COPY) != 0;
-	return (have < seq_most(c, s)) + tail_was_cut(c, s);
+	for_each_tab(c, s, t) {
+		have = t->nr_blocks + t->reserved;
+		/* A block that is reserved for a copy does not make the table longer. */
+		have -= (s->flags & SEQF_COPY) != 0;
+		nr += (have < tab_blocks(c, t, s->prompt_len + s->max_tokens)) +
+		      tail_was_cut(c, s, t);
+	}
+	return nr;
 }
 
 /* wmark_min() - the min mark: the sum of wmark_seq(), and shared tails */
@@ -153,9 +158,9 @@ static void reclaim_domain(struct core *c, u32 dom)
 	struct wmark w;
 	u32 n, next;
 
-	/* No sequence takes more than two blocks before a reaction. */
+	/* No sequence takes more than two blocks of a group before a reaction. */
 	if (!d->reclaiming && wmark_room(d) >=
-	    2 * d->nr_running + wmark_gap(c, d))
+	    2 * d->nr_running * d->nr_groups + wmark_gap(c, d))
 		return;
 	wmark_get(c, d, &w);
 	if (!d->reclaiming && wmark_room(d) < w.low && d->dev.nr[BLK_CACHED]) {

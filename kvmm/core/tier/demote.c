@@ -54,7 +54,9 @@ static u32 judge(const struct core *c, u32 dom)
 {
 	const struct kv_domain *d = &c->domains[dom];
 	u64 kb = max(d->dev.block_bytes / 1024, 1ull);
-	u64 compute = d->block_tokens * d->prefill_ns_token, in, out;
+	/* Computing a token again fills its part of a block in each group. */
+	u64 compute = d->group[0].block_tokens * d->prefill_ns_token / d->nr_groups;
+	u64 in, out;
 	u32 i, pays = 0;
 
 	/* No client has reported a rate. */

@@ -78,6 +78,7 @@ u32 entry_out(struct core *c, u32 blk, u32 nr)
 	e->dev = blk;
 	entry_set_slot(c, e, &e->host, slot);
 	e->nr_ids = b->nr_ids;
+	e->group = b->group;
 	e->hash[0] = b->hash[0];
 	e->hash[1] = b->hash[1];
 	if (b->state == BLK_OPEN)
@@ -102,7 +103,7 @@ void entry_fill(struct core *c, u32 entry, u32 blk)
 	struct kv_block *b = &c->blocks[blk];
 
 	KV_BUG_ON(e->dev != CORE_NONE || b->entry != CORE_NONE);
-	KV_BUG_ON(e->domain != b->domain);
+	KV_BUG_ON(e->domain != b->domain || e->group != b->group);
 	block_set_state(c, blk, BLK_LIMBO);
 	c->domains[b->domain].nr_filling++;
 	e->dev = blk;

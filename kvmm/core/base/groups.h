@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * groups.h - layer groups of a domain, and the tables of a sequence in them
+ *
+ * Included by base.h alone.
+ */
+#ifndef KVMM_CORE_BASE_GROUPS_H
+#define KVMM_CORE_BASE_GROUPS_H
+
+/* Blocks of group @g that hold so many tokens. */
+static inline u32 group_blocks(const struct kv_domain *d, u32 g, u32 tokens)
+{
+	return (u32)DIV_ROUND_UP((u64)tokens, (u64)d->group[g].block_tokens);
+}
+
+/*
+ * The most blocks of group @g that a sequence of so many tokens holds at once.  A step
+ * has the window before its first token, and the tokens that it writes.
+ */
+static inline u32 group_most(const struct kv_domain *d, u32 g, u32 tokens)
+{
+	const struct kvmm_group *gr = &d->group[g];
+	u64 seen = (u64)gr->window + (d->step_tokens ?: gr->window);
+	u32 all = group_blocks(d, g, tokens);
+
+	if (!gr->window)
+		return all;
+	return (u32)min((u64)all, DIV_ROUND_UP(seen, gr->block_tokens) + 1);
+}
+
+/* The same in all groups together. */
+static inline u32 domain_most(const struct kv_domain *d, u32 tokens)
+{
+	u32 g, nr = 0;
+
+	for (g = 0; g < d->nr_groups; g++)
+		nr += group_most(d, g, tokens);
+	return nr;
+}
+
+/* The table of a sequence in group @g. */
+static inline struct kv_tab *seq_tab(const struct core *c, const struct kv_seq *s,
+				     u32 g)
+{
+	KV_BUG_ON(g >= KVMM_MAX_GROUPS);
+	if (!g)
+		return &c->seqs[seq_index(c, s)].tab;
+	return &c->tabs[(u64)seq_index(c, s) * CORE_MORE_GROUPS + g - 1];
+}
+
+static inline struct kv_seq *tab_seq(const struct core *c, const struct kv_tab *t)
+{
+	return &c->seqs[t->seq];
+}
+
+static inline struct kv_domain *tab_domain(const struct core *c,
+					   const struct kv_tab *t)
+{
+	return seq_domain(c, tab_seq(c, t));
+}
+
+/* Tokens of a block of the table's group. */
+static inline u32 tab_tokens(const struct core *c, const struct kv_tab *t)
+{
+	return tab_domain(c, t)->group[t->group].block_tokens;
+}
+
+/* The number of layer groups that the sequence has tables of. */
+static inline u32 seq_groups(const struct core *c, const struct kv_seq *s)
+{
+	return seq_domain(c, s)->nr_groups;
+}
+
+/* The table of the same sequence in the next group; NULL: @t is the last. */
+static inline struct kv_tab *tab_after(const struct core *c, const struct kv_tab *t)
+{
+	const struct kv_seq *s = tab_seq(c, t);
+
+	return t->group + 1 < seq_groups(c, s) ? seq_tab(c, s, t->group + 1) : NULL;
+}
+
+/* Each table of the sequence, that of group 0 first. */
+#define for_each_tab(c, s, t)						\
+	for ((t) = seq_tab(c, s, 0); (t); (t) = tab_after(c, t))
+
+/* Blocks of the table's group that hold so many tokens. */
+static inline u32 tab_blocks(const struct core *c, const struct kv_tab *t, u32 tokens)
+{
+	return group_blocks(tab_domain(c, t), t->group, tokens);
+}
+
+/* Each index @i of each table @t of @s that is not trimmed. */
+#define for_each_pte(c, s, t, i)					\
+	for_each_tab(c, s, t)						\
+		for ((i) = (t)->trimmed; (i) < (t)->nr_blocks; (i)++)
+
+/* Table entries that name a block or a lower-tier entry. */
+static inline u32 tab_live(const struct kv_tab *t)
+{
+	return t->nr_blocks - t->trimmed;
+}
+
+/* The same in all groups together. */
+static inline u32 seq_live(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_tab *t;
+	u32 nr = 0;
+
+	for_each_tab(c, s, t)
+		nr += tab_live(t);
+	return nr;
+}
+
+/* Reserved blocks that it has not taken yet, of all groups. */
+static inline u32 seq_reserved(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_tab *t;
+	u32 nr = 0;
+
+	for_each_tab(c, s, t)
+		nr += t->reserved;
+	return nr;
+}
+
+/* Blocks that the sequence needs to be resident: for its ids, or its tables. */
+static inline u32 seq_needs(const struct core *c, const struct kv_seq *s)
+{
+	return max(domain_most(seq_domain(c, s), s->nr_ids), seq_live(c, s));
+}
+
+/* Table entries of all groups, trimmed ones too: the work of a walk. */
+static inline u32 seq_entries(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_tab *t;
+	u32 nr = 0;
+
+	for_each_tab(c, s, t)
+		nr += t->nr_blocks;
+	return nr;
+}
+
+#endif /* KVMM_CORE_BASE_GROUPS_H */
