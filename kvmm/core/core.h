@@ -527,12 +527,27 @@ struct core_work {
 	u64	first_ns;
 };
 
+/**
+ * struct core_group_view - a layer group of a domain
+ * @shape:   as the clients gave it, with its block_tokens
+ * @padding: bytes of a block that no token of the group uses
+ * @mapped:  blocks that sequences map, a shared one once for each
+ */
+struct core_group_view {
+	struct kvmm_group	shape;
+	u64			padding;
+	u64			mapped;
+};
+
 struct core_domain_view {
 	u32	id;
 	u32	tenant;
 	char	name[KVMM_NAME_LEN];
-	u32	block_tokens;
-	u64	block_bytes;
+	u32	block_tokens;	/* of layer group 0 */
+	u64	block_bytes;	/* of each group */
+	u32	nr_groups;
+	u32	hit_tokens;	/* least common multiple of their block_tokens */
+	struct core_group_view group[KVMM_MAX_GROUPS];
 	u32	nr_clients;
 	u32	nr_spans;
 	u64	blocks[10];	/* by state */
@@ -610,7 +625,8 @@ struct core_client_view {
 	u32	begun;		/* steps that it began since it attached, modulo 2^32 */
 	u32	drain;		/* as in core_tenant_view */
 	u64	pinned_since;	/* begin of the oldest open step, or 0 */
-	u64	blocks;		/* table entries of its sequences */
+	u64	blocks;		/* that its sequences map, a shared one once for each */
+	u64	mapped[KVMM_MAX_GROUPS];	/* of these, in each layer group */
 	u64	tail_tokens;	/* as in core_domain_view */
 };
 

@@ -194,6 +194,27 @@ int show_domain_blocks(const struct proc_ctx *ctx)
 	return 0;
 }
 
+/* domain/NAME/groups - one line per layer group: its shape, and its blocks */
+int show_domain_groups(const struct proc_ctx *ctx)
+{
+	const struct core_domain_view *d = ctx->domain;
+	const struct core_group_view *g;
+	u32 i;
+
+	seq_printf(ctx->m, "%5s %6s %8s %7s %6s %11s %13s %8s\n", "group", "layers",
+		   "kv_heads", "window", "tokens", "block_bytes", "padding_bytes",
+		   "blocks");
+	for (i = 0; i < d->nr_groups; i++) {
+		g = &d->group[i];
+		seq_printf(ctx->m, "%5u %6u %8u %7u %6u %11llu %13llu %8llu\n", i,
+			   g->shape.layers, g->shape.kv_heads, g->shape.window,
+			   g->shape.block_tokens, (unsigned long long)d->block_bytes,
+			   (unsigned long long)g->padding,
+			   (unsigned long long)g->mapped);
+	}
+	return 0;
+}
+
 static void show_lru_head(struct seq_file *m)
 {
 	seq_printf(m, "%4s %5s %5s %10s %10s %10s %6s %7s\n", "tier",

@@ -194,6 +194,8 @@ struct proc_ctx {
 	  "one domain: shape, blocks, sequences")			\
 	x("domain/NAME/blockstates", 0444, FOR_TENANTS, show_domain_blocks,	\
 	  "its blocks by state")					\
+	x("domain/NAME/groups", 0444, FOR_TENANTS, show_domain_groups,		\
+	  "one line per layer group: its shape, and its blocks")	\
 	x("domain/NAME/lru_gen", 0444, FOR_TENANTS, show_domain_lru,		\
 	  "one line per cache tier: the next block to evict, and its value")	\
 	x("domain/NAME/memory.min", 0644, FOR_TENANTS, show_memory_min,		\

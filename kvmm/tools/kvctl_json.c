@@ -43,7 +43,7 @@ static const struct {
 	{ "clients", FORM_TABLE }, { "pressure/*", FORM_PRESSURE },
 	{ "pool/*/size", FORM_VALUE }, { "pool/*/shrink/*", FORM_TABLE }, { "sys/vm/*", FORM_VALUE },
 	{ "domain/*/status", FORM_KEYS }, { "domain/*/blockstates", FORM_PAIRS },
-	{ "domain/*/lru_gen", FORM_TABLE },
+	{ "domain/*/groups", FORM_TABLE }, { "domain/*/lru_gen", FORM_TABLE },
 	{ "domain/*/memory.weight", FORM_VALUE },
 	{ "domain/*/memory.pressure", FORM_PRESSURE },
 	{ "domain/*/io.pressure", FORM_PRESSURE },

@@ -77,6 +77,8 @@ START_TEST(test_forms)
 	ck_assert_str_eq(json_of("client/1/seqs",
 		"# begin 7\nseq gen family\n1 2 -\n# end 7\n"),
 		"[{\"family\":null,\"gen\":2,\"seq\":1}]");
+	ck_assert_str_eq(json_of("domain/a/groups", "group window\n0 0\n1 64\n"),
+			 "[{\"group\":0,\"window\":0},{\"group\":1,\"window\":64}]");
 	ck_assert_str_eq(json_of("client/1/leases",
 		"seq number lost label\n1 0x0000000200000001 0 -\n2 0x3 16 7\n"),
 		"[{\"label\":null,\"lost\":0,\"number\":\"0x0000000200000001\",\"seq\":1},"

@@ -318,6 +318,7 @@ static const struct {
 	{ "### swapareas",		"swapareas",		true },
 	{ "### domain/NAME/status",	"domain/chat/status",	false },
 	{ "### domain/NAME/blockstates", "domain/chat/blockstates", false },
+	{ "### domain/NAME/groups",	"domain/chat/groups",	true },
 	{ "### domain/NAME/lru_gen",	"domain/chat/lru_gen",	true },
 	{ "### domain/NAME/memory.events", "domain/chat/memory.events", false },
 	{ "### client/ID/status",	"client/0/status",	false },

@@ -190,7 +190,7 @@ START_TEST(test_ls)
 	ck_assert_str_eq(ls("/client/"), "0/\n1/\n");
 	ck_assert_str_eq(ls("client/1"), "status\nseqs\nleases\nsmaps_rollup\nseq/\n");
 	ck_assert_str_eq(ls("domain/code/"),
-			 "status\nblockstates\nlru_gen\nmemory.min\n"
+			 "status\nblockstates\ngroups\nlru_gen\nmemory.min\n"
 			 "memory.low\n"
 			 "memory.high\nmemory.max\nmemory.weight\n"
 			"memory.writethrough\n"

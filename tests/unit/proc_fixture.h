@@ -187,19 +187,16 @@ static void fx_attach_req(struct kvmm_attach_req *req, const char *domain)
 	req->weight = 100;
 }
 
-static int fx_try_attach(struct fx *f, u64 tenant, const char *domain,
-			 u64 max_bytes, u32 *client)
+static int fx_attach_as(struct fx *f, u64 tenant, const struct kvmm_attach_req *req,
+			u32 *client)
 {
 	static const u8 secret[CORE_SECRET_LEN] = { 1, 2, 3 };
-	struct kvmm_attach_req req;
 	struct core_attach_info info;
 	struct core_bind bind;
 	struct fx_client *c;
 	int err;
 
-	fx_attach_req(&req, domain);
-	req.limits[0].max = max_bytes;
-	err = core_client_attach(f->core, f->now, tenant, secret, &req, &info);
+	err = core_client_attach(f->core, f->now, tenant, secret, req, &info);
 	if (err)
 		return err;
 	ck_assert_uint_lt(info.client, FX_CLIENTS);
@@ -217,6 +214,16 @@ static int fx_try_attach(struct fx *f, u64 tenant, const char *domain,
 	return 0;
 }
 
+static int fx_try_attach(struct fx *f, u64 tenant, const char *domain,
+			 u64 max_bytes, u32 *client)
+{
+	struct kvmm_attach_req req;
+
+	fx_attach_req(&req, domain);
+	req.limits[0].max = max_bytes;
+	return fx_attach_as(f, tenant, &req, client);
+}
+
 static __maybe_unused u32 fx_attach(struct fx *f, u64 tenant,
 				    const char *domain)
 {
@@ -224,6 +231,27 @@ static __maybe_unused u32 fx_attach(struct fx *f, u64 tenant,
 
 	ck_assert_int_eq(fx_try_attach(f, tenant, domain, KVMM_LIMIT_MAX,
 				       &client), 0);
+	return client;
+}
+
+/*
+ * A domain of two layer groups.  Blocks of the second have 32 tokens, a window of 32,
+ * and one layer with one head: 2304 of the 4608 bytes.
+ */
+static __maybe_unused u32 fx_attach_groups(struct fx *f, u64 tenant,
+					   const char *domain)
+{
+	struct kvmm_attach_req req;
+	u32 client;
+
+	fx_attach_req(&req, domain);
+	req.nr_groups = 2;
+	req.group[1] = req.group[0];
+	req.group[1].layers = 1;
+	req.group[1].kv_heads = 1;
+	req.group[1].window = 32;
+	req.group[1].block_tokens = 32;
+	ck_assert_int_eq(fx_attach_as(f, tenant, &req, &client), 0);
 	return client;
 }
 
@@ -274,12 +302,12 @@ static __maybe_unused u64 fx_begin(struct fx *f, u32 client, u64 seq,
 		.start = st->valid_len, .max_tokens = tokens,
 	};
 	u64 step = ++f->client[client].step;
-	struct kvmm_begin_res res;
+	struct kvmm_begin_res res[KVMM_MAX_GROUPS];
 
 	ck_assert_uint_eq(st->state, KVMM_SEQ_READY);
 	ck_assert_int_eq(fx_request(f, client, KVMM_OP_STEP_BEGIN, step, &arg,
-				    sizeof(arg), &res), 0);
-	ck_assert_int_eq(res.status, 0);
+				    sizeof(arg), res), 0);
+	ck_assert_int_eq(res[0].status, 0);
 	return step;
 }
 

@@ -7,6 +7,13 @@
 #ifndef KVMM_CORE_BASE_GROUPS_H
 #define KVMM_CORE_BASE_GROUPS_H
 
+/* Bytes of KV of a token in the group, all its layers. */
+static inline u64 group_token_bytes(const struct kvmm_group *g)
+{
+	return (u64)g->layers * g->kv_heads * ((u64)g->k_bytes + g->v_bytes +
+	       (g->v_bytes ? 2ull : 1ull) * g->scale_bytes);
+}
+
 /* Blocks of group @g that hold so many tokens. */
 static inline u32 group_blocks(const struct kv_domain *d, u32 g, u32 tokens)
 {
@@ -98,6 +105,15 @@ static inline u32 tab_blocks(const struct core *c, const struct kv_tab *t, u32 t
 static inline u32 tab_live(const struct kv_tab *t)
 {
 	return t->nr_blocks - t->trimmed;
+}
+
+/*
+ * Table entries that views count as mapped: also those that the client trimmed, but not
+ * those that the core trimmed behind a window.
+ */
+static inline u32 tab_shown(const struct core *c, const struct kv_tab *t)
+{
+	return tab_domain(c, t)->group[t->group].window ? tab_live(t) : t->nr_blocks;
 }
 
 /* The same in all groups together. */

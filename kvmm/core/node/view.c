@@ -147,6 +147,7 @@ static void client_add_seqs(const struct core *c, u32 client,
 {
 	const struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
 	u32 left = c->clients[client].nr_seqs, i;
+	const struct kv_tab *t;
 
 	for (i = 0; left && i < c->clients[client].max_seqs; i++) {
 		if (s[i].state == KVMM_SEQ_CLOSED)
@@ -159,7 +160,10 @@ static void client_add_seqs(const struct core *c, u32 client,
 			v->nr_leases++;
 		else if (s[i].state != KVMM_SEQ_FAILED)
 			v->nr_waiting++;
-		v->blocks += seq_entries(c, &s[i]);
+		for_each_tab(c, &s[i], t) {
+			v->mapped[t->group] += tab_shown(c, t);
+			v->blocks += tab_shown(c, t);
+		}
 		if (s[i].flags & SEQF_RUNNING)
 			v->tail_tokens += seq_tails(c, &s[i]);
 	}
@@ -180,6 +184,23 @@ static void domain_view_seqs(const struct core *c, u32 domain,
 	d->nr_waiting = v.nr_waiting;
 	d->nr_leases = v.nr_leases;
 	d->tail_tokens = v.tail_tokens;
+	for (i = 0; i < d->nr_groups; i++)
+		d->group[i].mapped = v.mapped[i];
+}
+
+static void domain_view_groups(const struct kv_domain *d, struct core_domain_view *v)
+{
+	u32 g;
+
+	v->block_tokens = d->group[0].block_tokens;
+	v->block_bytes = d->dev.block_bytes;
+	v->nr_groups = d->nr_groups;
+	v->hit_tokens = d->hit_tokens;
+	for (g = 0; g < d->nr_groups; g++) {
+		v->group[g].shape = d->group[g];
+		v->group[g].padding = d->dev.block_bytes - d->group[g].block_tokens *
+				      group_token_bytes(&d->group[g]);
+	}
 }
 
 /* Room, watermarks and commitments. */
@@ -217,8 +238,7 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	v->id = i;
 	v->tenant = d->tenant;
 	memcpy(v->name, d->name, sizeof(v->name));
-	v->block_tokens = d->group[0].block_tokens;
-	v->block_bytes = d->dev.block_bytes;
+	domain_view_groups(d, v);
 	v->nr_clients = d->nr_clients;
 	v->nr_spans = d->dev.nr_spans;
 	for (n = 0; n < NR_BLK_STATES; n++)
@@ -303,7 +323,8 @@ int core_get_seq(const struct core *c, u32 i, struct core_seq_view *v)
 	v->valid_len = s->valid_len;
 	v->prompt_len = s->prompt_len;
 	v->max_tokens = s->max_tokens;
-	v->nr_blocks = seq_entries(c, s);
+	for_each_tab(c, s, t)
+		v->nr_blocks += tab_shown(c, t);
 	for_each_pte(c, s, t, n) {
 		kv_pte_t pte = table_pte(c, t, n);
 

@@ -39,13 +39,6 @@ static int shape_span(const struct core *c, struct kv_part *p, u32 pool)
 	return best == ~0ull ? -EINVAL : 0;
 }
 
-/* Bytes of KV of a token in the group, all its layers. */
-static u64 token_bytes(const struct kvmm_group *g)
-{
-	return (u64)g->layers * g->kv_heads * ((u64)g->k_bytes + g->v_bytes +
-	       (g->v_bytes ? 2ull : 1ull) * g->scale_bytes);
-}
-
 static u32 gcd(u32 a, u32 b)
 {
 	return b ? gcd(b, a % b) : a;
@@ -69,7 +62,7 @@ static void shape_groups(const struct core *c, struct kv_domain *d,
 		d->group[g] = req->group[g];
 		bt = d->group[g].block_tokens ?: req->block_tokens;
 		d->group[g].block_tokens = bt;
-		d->stride[g] = ALIGN_UP(token_bytes(&d->group[g]) /
+		d->stride[g] = ALIGN_UP(group_token_bytes(&d->group[g]) /
 					d->group[g].layers * bt,
 					(u64)CORE_LAYER_ALIGN);
 		d->dev.block_bytes = max(d->dev.block_bytes,
@@ -87,7 +80,7 @@ static void shape_groups(const struct core *c, struct kv_domain *d,
 static u64 least_token_bytes(const struct kv_domain *d)
 {
 	if (d->nr_groups == 1)
-		return token_bytes(&d->group[0]);
+		return group_token_bytes(&d->group[0]);
 	return d->dev.block_bytes / d->ids_tokens;
 }
 
