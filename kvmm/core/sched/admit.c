@@ -167,8 +167,12 @@ static void map_hit(struct core *c, struct kv_tab *t, u32 ref)
 }
 
 /* The entries behind the window are as if they had been trimmed. */
-static void map_trimmed(struct core *c, struct kv_tab *t, u32 nr)
+static void map_trimmed(struct core *c, struct kv_tab *t, const struct hits *h)
 {
+	u32 nr = h->first[t->group];
+
+	if (!nr)
+		return;
 	while (t->nr_blocks < nr) {
 		if (table_push(c, t, CORE_NONE))
 			KV_BUG_ON(true);
@@ -176,6 +180,8 @@ static void map_trimmed(struct core *c, struct kv_tab *t, u32 nr)
 	}
 	t->trimmed = nr;
 	t->trim_want = nr;
+	hits_name(c, tab_seq(c, t), h, nr * tab_tokens(c, t), t->trim_hash);
+	index_mix(t->group, t->trim_hash);
 }
 
 /* Map the prefix. */
@@ -185,7 +191,7 @@ static void map_hits(struct core *c, struct kv_seq *s, const struct hits *h)
 	u32 i;
 
 	for_each_tab(c, s, t) {
-		map_trimmed(c, t, h->first[t->group]);
+		map_trimmed(c, t, h);
 		for (i = t->trimmed; i < h->whole[t->group] + (h->part != 0); i++)
 			map_hit(c, t, c->scratch[h->at[t->group] + i]);
 	}

@@ -457,6 +457,32 @@ out:
 }
 
 /**
+ * hits_name() - the name of the first tokens of a prefix that was found
+ * @len:  tokens, whole blocks of a group
+ * @hash: takes the name, as group 0 has it
+ *
+ * The blocks of group 0 tell it, since a hit has all of them.
+ */
+void hits_name(const struct core *c, const struct kv_seq *s, const struct hits *h,
+	       u32 len, u64 *hash)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+	u32 bt = d->group[0].block_tokens, i;
+	const u32 *refs = c->scratch + h->at[0], *ids;
+
+	KV_BUG_ON(len > h->len || len % d->base_tokens);
+	if (len < bt)
+		index_root(c, d, s->salt, 0, hash);
+	else
+		memcpy(hash, index_name(c, refs[len / bt - 1]), 2 * sizeof(*hash));
+	if (len % bt == 0)
+		return;
+	ids = index_ids(c, refs[len / bt]);
+	for (i = 0; i < len % bt; i += d->base_tokens)
+		index_base(c, d, hash, ids + i, hash);
+}
+
+/**
  * prefix_find() - longest cached prefix of the ids
  *
  * A long prompt with a long cached prefix is hashed in slices between other

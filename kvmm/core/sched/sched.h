@@ -45,6 +45,8 @@ int seq_match(struct core *c, u32 client, const struct kvmm_match_arg *a,
 	      const u32 *ids);
 bool prefix_find(struct core *c, struct kv_seq *s, struct hits *h);
 u32 hits_blocks(const struct kv_domain *d, const struct hits *h);
+void hits_name(const struct core *c, const struct kv_seq *s, const struct hits *h,
+	       u32 len, u64 *hash);
 void hits_drop_part(const struct core *c, struct hits *h);
 void hits_drop_reads(const struct core *c, const struct kv_seq *s, struct hits *h);
 bool hits_room(struct core *c, u32 dom, struct hits *h, bool *waits);
