@@ -28,10 +28,14 @@ struct core_run {
 	bool	open;
 };
 
+/* Where a reader is in the tables of a sequence: the group, and the index in its table. */
+#define CORE_RUN_SHIFT	29
+#define CORE_RUN_MASK	((1u << CORE_RUN_SHIFT) - 1)
+
 /**
  * core_get_runs() - the next runs of sequence record @seq
- * @at:     entry to begin at, counted through the tables of all groups; gets the entry
- *          to go on at
+ * @at:     entry to begin at: index, and group << CORE_RUN_SHIFT; gets the entry to go
+ *          on at, so that a table that changes meanwhile moves no other group
  * @budget: most entries to look at; a run is cut there
  * @run:    gets up to @nr runs
  *

@@ -4,7 +4,8 @@
  *
  * The files have the format of the kernel's files of these names, to the byte.  A
  * sequence takes the place of a process: its address space is its KV, from its
- * first token on, and a page is a block.  One line stands for neighbouring blocks
+ * first token on, and a page is a block.  Each layer group has a region of this space,
+ * which begins at its number << GROUP_SHIFT.  One line stands for neighbouring blocks
  * that are alike.  Sealed blocks count as clean, the open block as dirty.  Blocks
  * that several sequences map count as shared; Pss divides a shared block among
  * the sequences that map it.
@@ -18,6 +19,7 @@
 
 #define NAME_COLUMN	72	/* as a 64-bit kernel has it: 25 + 6 * sizeof(void *) - 1 */
 #define PSS_SHIFT	12
+#define GROUP_SHIFT	48	/* 2^28 blocks, the most of a table, of 1 MB each */
 
 /* Sums in bytes; @pss is shifted left, so that divisions lose little. */
 struct maps_sum {
@@ -54,10 +56,25 @@ static void show_head(struct seq_file *m, u64 start, u64 end,
 	seq_printf(m, "%-*s %s\n", NAME_COLUMN, head, name);
 }
 
-static void show_run(struct seq_file *m, const struct core_run *r, u64 block)
+/* The name has the layer group if the domain has several. */
+static void run_name(const struct core_domain_view *d, const struct core_run *r,
+		     char *name, size_t len)
+{
+	const char *place = r->block != CORE_NONE ? PROC_POOL_NAME : "trimmed";
+
+	if (d && d->nr_groups > 1)
+		snprintf(name, len, "[%s:group%u]", place, r->group);
+	else
+		snprintf(name, len, "[%s]", place);
+}
+
+static void show_run(struct seq_file *m, const struct core_run *r,
+		     const struct core_domain_view *d)
 {
 	const bool there = r->block != CORE_NONE;
-	char perms[5] = "---p";
+	const u64 block = d ? d->block_bytes : 0;
+	const u64 start = ((u64)r->group << GROUP_SHIFT) + r->at * block;
+	char perms[5] = "---p", name[40];
 
 	if (there)
 		perms[0] = 'r';
@@ -65,9 +82,9 @@ static void show_run(struct seq_file *m, const struct core_run *r, u64 block)
 		perms[1] = 'w';
 	if (r->nr_map > 1)
 		perms[3] = 's';
-	show_head(m, r->at * block, ((u64)r->at + r->nr) * block, perms,
-		  there ? r->block * block : 0,
-		  there ? "[" PROC_POOL_NAME "]" : "[trimmed]");
+	run_name(d, r, name, sizeof(name));
+	show_head(m, start, start + r->nr * block, perms, there ? r->block * block : 0,
+		  name);
 }
 
 static void show_smaps_kb(struct seq_file *m, const char *key, u64 bytes)
@@ -87,12 +104,13 @@ static void show_sum(struct seq_file *m, const struct maps_sum *sum)
 }
 
 static void show_run_sums(struct seq_file *m, const struct core_run *r,
-			  u64 block)
+			  const struct core_domain_view *d)
 {
+	const u64 block = d ? d->block_bytes : 0;
 	struct maps_sum sum = { 0 };
 
 	sum_add(&sum, r, block);
-	show_run(m, r, block);
+	show_run(m, r, d);
 	show_smaps_kb(m, "Size:", sum.size);
 	show_smaps_kb(m, "KernelPageSize:", block);
 	show_smaps_kb(m, "MMUPageSize:", block);
@@ -101,28 +119,25 @@ static void show_run_sums(struct seq_file *m, const struct core_run *r,
 		   r->open ? "wr " : "", r->nr_map > 1 ? "sh " : "");
 }
 
-/* Bytes of a block of the client; 0: its domain no longer exists. */
-static u64 block_bytes(const struct proc_ctx *ctx)
+/* The domain of the client; NULL: it no longer exists. */
+static const struct core_domain_view *client_domain(const struct proc_ctx *ctx)
 {
-	const struct core_domain_view *d =
-		proc_domain_by_id(ctx->proc, ctx->client->domain);
-
-	return d ? d->block_bytes : 0;
+	return proc_domain_by_id(ctx->proc, ctx->client->domain);
 }
 
 static int show_runs(const struct proc_ctx *ctx,
 		     void (*show)(struct seq_file *m, const struct core_run *r,
-				  u64 block))
+				  const struct core_domain_view *d))
 {
+	const struct core_domain_view *d = client_domain(ctx);
 	struct proc *proc = ctx->proc;
-	const u64 block = block_bytes(ctx);
 	u32 at = 0;
 	int nr, i;
 
 	do {
 		nr = proc_fetch_runs(proc, ctx->seq, &at);
 		for (i = 0; i < nr; i++)
-			show(ctx->m, &proc->runs[i], block);
+			show(ctx->m, &proc->runs[i], d);
 	} while (nr > 0 && !seq_error(ctx->m));
 	return nr;
 }
@@ -155,8 +170,9 @@ static int sum_seq(const struct proc_ctx *ctx, u64 seq, u64 block,
 
 int show_client_rollup(const struct proc_ctx *ctx)
 {
+	const struct core_domain_view *d = client_domain(ctx);
 	struct proc *proc = ctx->proc;
-	const u64 block = block_bytes(ctx);
+	const u64 block = d ? d->block_bytes : 0;
 	struct proc_slice slice = { 0 };
 	struct maps_sum sum = { 0 };
 	int more, err = 0;

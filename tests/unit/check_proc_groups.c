@@ -6,6 +6,7 @@
  * and use half of the bytes of a block.
  */
 #include "kvmm/core/node/node.h"
+#include "kvmm/core/runs.h"
 #include "tests/unit/proc_fixture.h"
 
 #define BLOCK	4608
@@ -56,6 +57,86 @@ START_TEST(test_blocks_of_both_groups_count)
 }
 END_TEST
 
+static u32 block_of(u32 group, u32 at)
+{
+	const struct kv_seq *s = &fx.core->seqs[KVMM_SEQ_INDEX(seq)];
+
+	return pte_block(table_pte(fx.core, seq_tab(fx.core, s, group), at));
+}
+
+/* Append a line of maps, column for column. */
+static void add_line(char *text, u64 from, u64 to, u32 group, const char *perms,
+		     u32 block, const char *name)
+{
+	const u64 base = (u64)group << 48;
+	char *line = text + strlen(text);
+	int n = sprintf(line, "%08llx-%08llx %s %08x 00:00 0",
+			(unsigned long long)(base + from * BLOCK),
+			(unsigned long long)(base + to * BLOCK), perms, block * BLOCK);
+
+	sprintf(line + n, "%*s[%s:group%u]\n", 73 - n, "", name, group);
+}
+
+static const char *maps(void)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "client/%u/seq/%u/maps", client,
+		 KVMM_SEQ_INDEX(seq));
+	return fx_cat(path);
+}
+
+/* The regions of the groups follow each other; the second begins with its window. */
+START_TEST(test_maps)
+{
+	char want[1024] = "";
+	u32 i;
+
+	for (i = 1; i < 6; i++)
+		ck_assert_uint_eq(block_of(0, i), block_of(0, 0) + i);
+	add_line(want, 0, 6, 0, "r--p", block_of(0, 0), "gpu0");
+	add_line(want, 6, 7, 0, "rw-p", block_of(0, 6), "gpu0");
+	add_line(want, 0, 2, 1, "---p", 0, "trimmed");
+	add_line(want, 2, 3, 1, "r--p", block_of(1, 2), "gpu0");
+	add_line(want, 3, 4, 1, "rw-p", block_of(1, 3), "gpu0");
+	ck_assert_str_eq(maps(), want);
+}
+END_TEST
+
+/* Blocks behind the window have addresses and no memory. */
+START_TEST(test_rollup)
+{
+	char want[256];
+	int n = sprintf(want, "00000000-%08x ---p 00000000 00:00 0", 11 * BLOCK);
+
+	sprintf(want + n, "%*s[rollup]\nRss:                  40 kB\n", 73 - n, "");
+	ck_assert_msg(!strncmp(fx_cat("client/0/smaps_rollup"), want, strlen(want)), "%s",
+		      seq_text(&fx.out));
+}
+END_TEST
+
+/* Group 0 grows between two slices: the reader goes on at its place in group 1. */
+START_TEST(test_table_that_grows)
+{
+	const u32 rec = KVMM_SEQ_INDEX(seq);
+	struct core_run run[8];
+	u32 at = 0;
+
+	ck_assert_int_eq(core_get_runs(fx.core, rec, &at, 8, run, 8), 3);
+	ck_assert_uint_eq(run[2].group, 1);
+	ck_assert_uint_eq(run[2].at, 0);
+	fx_end(&fx, client, fx_begin(&fx, client, seq, 28), seq, 28, 1);
+	ck_assert_uint_eq(fx.core->seqs[rec].tab.nr_blocks, 8);
+	ck_assert_int_eq(core_get_runs(fx.core, rec, &at, 8, run, 8), 2);
+	ck_assert_uint_eq(run[0].group, 1);
+	ck_assert_uint_eq(run[0].at, 1);
+	ck_assert_uint_eq(run[0].nr, 2);
+	ck_assert_uint_eq(run[0].block, CORE_NONE);
+	ck_assert_uint_eq(run[1].at, 3);
+	ck_assert_int_eq(core_get_runs(fx.core, rec, &at, 8, run, 8), 0);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("proc-groups");
@@ -67,6 +148,9 @@ int main(void)
 	tcase_add_test(tc, test_groups);
 	tcase_add_test(tc, test_one_group);
 	tcase_add_test(tc, test_blocks_of_both_groups_count);
+	tcase_add_test(tc, test_maps);
+	tcase_add_test(tc, test_rollup);
+	tcase_add_test(tc, test_table_that_grows);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
