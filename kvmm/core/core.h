@@ -577,8 +577,8 @@ struct core_domain_view {
 	u32	nr_low_events;	/* times that it lost memory below memory.low */
 	u32	nr_preempted;	/* sequences that lost their memory */
 	struct core_work work;
-	u64	tail_tokens;	/* tokens that blocks of running sequences have
-				 * room for beyond the written ones */
+	u64	tail_bytes;	/* of blocks of running sequences, room for tokens
+				 * beyond the written ones */
 	struct core_pressure_view pressure;
 };
 
@@ -627,7 +627,7 @@ struct core_client_view {
 	u64	pinned_since;	/* begin of the oldest open step, or 0 */
 	u64	blocks;		/* that its sequences map, a shared one once for each */
 	u64	mapped[KVMM_MAX_GROUPS];	/* of these, in each layer group */
-	u64	tail_tokens;	/* as in core_domain_view */
+	u64	tail_bytes;	/* as in core_domain_view */
 };
 
 /* State of a lease in the views; its client sees KVMM_SEQ_SWAPPED. */

@@ -51,8 +51,7 @@ enum metric_unit {
 	  "limit that is never exceeded; +Inf: none")			\
 	x(domain_reserved_bytes, UNIT_ONE, gauge, d->reserved * d->block_bytes, \
 	  "reserved for admitted prefills")			\
-	x(domain_tail_bytes, UNIT_ONE, gauge,				\
-	  d->tail_tokens * (d->block_bytes / d->block_tokens),		\
+	x(domain_tail_bytes, UNIT_ONE, gauge, d->tail_bytes,		\
 	  "tail waste: space of mapped blocks that holds no token") \
 	x(domain_committed_as_bytes, UNIT_ONE, gauge, d->committed_as * d->block_bytes, \
 	  "memory that its running sequences could come to hold, with all of their max_tokens") \

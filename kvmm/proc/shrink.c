@@ -12,7 +12,7 @@
 /* Column, width, value: of a domain d with the cost v; in kB or a number. */
 #define SHRINK_COLUMNS(x)						\
 	x(lost_kb,	    10, v->lost * kb)				\
-	x(lost_tokens,	    11, v->lost * d->block_tokens)		\
+	x(lost_tokens,	    11, tokens_of(d, v->lost))		\
 	x(below_kb,	    10, v->lost_below * kb)			\
 	x(host_kb,	    10, v->kept[0] * kb)			\
 	x(areas_kb,	    10, v->kept[1] * kb)			\
@@ -24,6 +24,17 @@
 	x(too_large,	     9, v->too_large)				\
 	x(min_kb,	    10, d->emin_bytes >> 10)			\
 	x(bound,	     5, v->bound)
+
+/* Tokens whose content in all layer groups is as large as @blocks. */
+static u64 tokens_of(const struct core_domain_view *d, u64 blocks)
+{
+	u64 per_hit = 0;	/* blocks of hit_tokens tokens */
+	u32 i;
+
+	for (i = 0; i < d->nr_groups; i++)
+		per_hit += d->hit_tokens / d->group[i].shape.block_tokens;
+	return blocks * d->hit_tokens / max(per_hit, (u64)1);
+}
 
 enum {
 #define x(name, width, value) COL_##name,

@@ -223,6 +223,20 @@ START_TEST(test_lives)
 }
 END_TEST
 
+/* Tails of 12 tokens of 288 bytes, and of 28 tokens of 144; one more token fits both. */
+START_TEST(test_tails_of_groups)
+{
+	static const char series[] =
+		"kvmm_domain_tail_bytes{domain=\"gemma\",tenant=\"500\"}";
+	u32 us = fx_attach_groups(&fx, US, "gemma");
+	u64 seq = fx_prefill(&fx, us, 100, 1);
+
+	ck_assert_double_eq(value(metrics(), series), 12 * 288 + 28 * 144);
+	fx_end(&fx, us, fx_begin(&fx, us, seq, 1), seq, 1, 1);
+	ck_assert_double_eq(value(metrics(), series), 11 * 288 + 27 * 144);
+}
+END_TEST
+
 /* In a large pool one block in 64 is sampled, wherever it lies in its extent. */
 START_TEST(test_sample)
 {
@@ -526,6 +540,7 @@ int main(void)
 	tcase_add_test(page, test_as_vmstat);
 	tcase_add_test(page, test_parts_add_up);
 	tcase_add_test(page, test_lives);
+	tcase_add_test(page, test_tails_of_groups);
 	tcase_add_test(page, test_documented);
 	tcase_add_test(page, test_tenant);
 	tcase_add_test(page, test_dist);

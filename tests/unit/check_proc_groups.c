@@ -137,6 +137,25 @@ START_TEST(test_table_that_grows)
 }
 END_TEST
 
+/* The cache of two prompts fills one span and part of another, which a pool of one loses. */
+START_TEST(test_lost_tokens)
+{
+	u64 a = fx_prefill(&fx, client, 640, 1000), b = fx_prefill(&fx, client, 640, 5000);
+	u32 kb, blocks, tokens;
+	const char *p;
+
+	fx_close(&fx, client, a);
+	fx_close(&fx, client, b);
+	p = strstr(fx_cat("pool/gpu0/shrink/320K"), " ok ");
+	ck_assert_ptr_nonnull(p);
+	ck_assert_int_eq(sscanf(p, " ok %u %u", &kb, &tokens), 2);
+	blocks = DIV_ROUND_UP(kb << 10, BLOCK);
+	ck_assert_uint_ge(blocks, 30);
+	/* 32 tokens have two blocks of group 0 and one of group 1. */
+	ck_assert_uint_eq(tokens, blocks * 32 / 3);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("proc-groups");
@@ -148,6 +167,7 @@ int main(void)
 	tcase_add_test(tc, test_groups);
 	tcase_add_test(tc, test_one_group);
 	tcase_add_test(tc, test_blocks_of_both_groups_count);
+	tcase_add_test(tc, test_lost_tokens);
 	tcase_add_test(tc, test_maps);
 	tcase_add_test(tc, test_rollup);
 	tcase_add_test(tc, test_table_that_grows);

@@ -127,16 +127,17 @@ int core_get_tier(const struct core *c, u32 pool, struct core_tier_view *v)
 	return 0;
 }
 
-/* Tokens of the tables' last blocks that are not valid, in tokens of group 0. */
+/* Bytes of the tables' last blocks for tokens that are not valid. */
 static u64 seq_tails(const struct core *c, const struct kv_seq *s)
 {
+	const u64 bytes = seq_domain(c, s)->dev.block_bytes;
 	const struct kv_tab *t;
 	u64 nr = 0, have;
 
 	for_each_tab(c, s, t) {
 		have = (u64)t->nr_blocks * tab_tokens(c, t);
 		KV_BUG_ON(have < s->valid_len);
-		nr += (have - s->valid_len) * tab_tokens(c, &s->tab) / tab_tokens(c, t);
+		nr += (have - s->valid_len) * (bytes / tab_tokens(c, t));
 	}
 	return nr;
 }
@@ -165,7 +166,7 @@ static void client_add_seqs(const struct core *c, u32 client,
 			v->blocks += tab_shown(c, t);
 		}
 		if (s[i].flags & SEQF_RUNNING)
-			v->tail_tokens += seq_tails(c, &s[i]);
+			v->tail_bytes += seq_tails(c, &s[i]);
 	}
 	KV_BUG_ON(left);
 }
@@ -183,7 +184,7 @@ static void domain_view_seqs(const struct core *c, u32 domain,
 			client_add_seqs(c, i, &v);
 	d->nr_waiting = v.nr_waiting;
 	d->nr_leases = v.nr_leases;
-	d->tail_tokens = v.tail_tokens;
+	d->tail_bytes = v.tail_bytes;
 	for (i = 0; i < d->nr_groups; i++)
 		d->group[i].mapped = v.mapped[i];
 }
