@@ -247,6 +247,38 @@ static void domain_blocks(struct metric_page *p)
 	}
 }
 
+/* Begin a sample of a layer group. */
+static void metric_group(struct metric_page *p, const struct core_domain_view *d, u32 i)
+{
+	char number[12];
+
+	metric_domain(p, "", d);
+	snprintf(number, sizeof(number), "%u", i);
+	metric_label(p, "group", number);
+}
+
+/* A domain of one group has these figures in its own families. */
+static void group_figures(struct metric_page *p)
+{
+	const struct proc *proc = p->ctx->proc;
+	const struct core_domain_view *d;
+	u32 n, i;
+
+#define x(metric, unit, type, expr, text)				\
+	metric_family(p, #metric, #type, unit, text);			\
+	for (n = 0; n < proc->node.nr_domains; n++) {			\
+		d = &proc->domains[n];					\
+		for (i = 0; d->nr_groups > 1 && i < d->nr_groups; i++) { \
+			const struct core_group_view *g = &d->group[i];	\
+									\
+			metric_group(p, d, i);				\
+			metric_value(p, expr);				\
+		}							\
+	}
+	METRICS_GROUP(x)
+#undef x
+}
+
 static void domain_figures(struct metric_page *p)
 {
 	const struct proc *proc = p->ctx->proc;
@@ -262,6 +294,7 @@ static void domain_figures(struct metric_page *p)
 	}
 	METRICS_DOMAIN(x)
 #undef x
+	group_figures(p);
 	domain_blocks(p);
 	metrics_life(p);
 }

@@ -36,7 +36,7 @@ enum metric_unit {
 	x(domain_block_size_bytes, UNIT_ONE, gauge, d->block_bytes,	\
 	  "bytes of a block, all layers")				\
 	x(domain_block_size_tokens, UNIT_ONE, gauge, d->block_tokens,	\
-	  "tokens of a block")						\
+	  "tokens of a block, of layer group 0 if the domain has several") \
 	x(domain_memory_current_bytes, UNIT_ONE, gauge, d->current_bytes, \
 	  "memory charged now")						\
 	x(domain_memory_peak_bytes, UNIT_ONE, gauge, d->peak_bytes,	\
@@ -77,6 +77,17 @@ enum metric_unit {
 	  "times that memory.high delayed a new sequence")		\
 	x(domain_max_events_total, UNIT_ONE, counter, d->nr_max_events,	\
 	  "times that its limit refused memory")
+
+/* Families of each layer group `g`, where domain `d` has several; labels: also group. */
+#define METRICS_GROUP(x)						\
+	x(domain_group_blocks, UNIT_ONE, gauge, g->mapped,		\
+	  "blocks of a layer group that sequences map, a shared one once for each") \
+	x(domain_group_block_size_tokens, UNIT_ONE, gauge, g->shape.block_tokens, \
+	  "tokens of a block of the layer group")			\
+	x(domain_group_window_tokens, UNIT_ONE, gauge, g->shape.window,	\
+	  "tokens that a token attends to in the layer group, 0: all before it") \
+	x(domain_group_padding_bytes, UNIT_ONE, gauge, g->padding,	\
+	  "bytes of a block that no token of the layer group uses")
 
 /* Families of each tenant: `t` is the core's view, `s` the daemon's; label: tenant. */
 #define METRICS_TENANT(x)						\

@@ -237,6 +237,37 @@ START_TEST(test_tails_of_groups)
 }
 END_TEST
 
+/* Value of a family of layer groups. */
+static double group(const char *text, const char *name, u32 nr)
+{
+	char series[160];
+
+	snprintf(series, sizeof(series),
+		 "kvmm_domain_group_%s{domain=\"gemma\",tenant=\"500\",group=\"%u\"}",
+		 name, nr);
+	return value(text, series);
+}
+
+/* A domain of one group has no samples in these families. */
+START_TEST(test_groups)
+{
+	const char *text = metrics();
+
+	ck_assert_ptr_nonnull(strstr(text, "# TYPE kvmm_domain_group_blocks gauge\n"));
+	ck_assert_ptr_null(strstr(text, "group=\""));
+	fx_prefill(&fx, fx_attach_groups(&fx, US, "gemma"), 100, 1);
+	text = metrics();
+	ck_assert_double_eq(group(text, "blocks", 0), 7);
+	ck_assert_double_eq(group(text, "blocks", 1), 2);
+	ck_assert_double_eq(group(text, "block_size_tokens", 0), 16);
+	ck_assert_double_eq(group(text, "block_size_tokens", 1), 32);
+	ck_assert_double_eq(group(text, "window_tokens", 0), 0);
+	ck_assert_double_eq(group(text, "window_tokens", 1), 32);
+	ck_assert_double_eq(group(text, "padding_bytes", 0), 0);
+	ck_assert_double_eq(group(text, "padding_bytes", 1), 2304);
+}
+END_TEST
+
 /* In a large pool one block in 64 is sampled, wherever it lies in its extent. */
 START_TEST(test_sample)
 {
@@ -324,6 +355,7 @@ START_TEST(test_documented)
 	const char *p;
 	u32 i, missing = 0, nr = 0;
 
+	fx_attach_groups(&fx, US, "gemma");
 	metrics();
 	for (i = 0; i < prom.nr; i++) {
 		row_of(&prom.family[i], row, sizeof(row));
@@ -541,6 +573,7 @@ int main(void)
 	tcase_add_test(page, test_parts_add_up);
 	tcase_add_test(page, test_lives);
 	tcase_add_test(page, test_tails_of_groups);
+	tcase_add_test(page, test_groups);
 	tcase_add_test(page, test_documented);
 	tcase_add_test(page, test_tenant);
 	tcase_add_test(page, test_dist);
