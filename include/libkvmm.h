@@ -51,7 +51,10 @@ void kvmm_identity_final(struct kvmm_identity *id, u8 *out);
  * @domain:       name of the domain
  * @identity:     from kvmm_identity_final()
  * @block_tokens: a multiple of 16, at most 4096
- * @group:        KV layout of the one layer group
+ * @nr_groups:    used entries of @group; 0: 1
+ * @group:        KV layout of each layer group; that of group 0 has no window.
+ *                kvmm_group_tokens() fills in the block_tokens of several groups
+ * @step_tokens:  most tokens of a sequence that a step writes, a hint; 0: not known
  * @min_bytes:    memory.min asked for: bytes that no other domain takes
  * @low_bytes:    memory.low: bytes that other domains take last
  * @high_bytes:   memory.high: above it new sequences wait; 0: none
@@ -70,7 +73,9 @@ struct kvmm_params {
 	const char		*domain;
 	const u8		*identity;
 	u32			block_tokens;
-	struct kvmm_group	group;
+	u32			nr_groups;
+	struct kvmm_group	group[KVMM_MAX_GROUPS];
+	u32			step_tokens;
 	u64			min_bytes;
 	u64			low_bytes;
 	u64			high_bytes;
@@ -84,6 +89,36 @@ struct kvmm_params {
 };
 
 #define KVMM_SPIN_FOREVER	0xffffffffu
+
+/**
+ * kvmm_group_tokens() - choose the tokens of a block for each layer group
+ * @group:   [@nr] the groups; their block_tokens are filled in
+ * @nr:      groups, 1 to KVMM_MAX_GROUPS
+ * @tokens:  the tokens of a block of each group are a multiple of it, at most
+ *           KVMM_MAX_BLOCK_TOKENS
+ * @max_lcm: limit of the least common multiple of all block_tokens, in tokens; prefix
+ *           hits have a multiple of that length.  Below @tokens: @tokens
+ *
+ * Blocks of all groups have the bytes of the largest.  Of all choices within the
+ * limits, this is one with the least padding, as a share of a block, summed over the
+ * groups; of these one with the least common multiple, of these one with the smallest
+ * block.
+ *
+ * Context: any; needs no attachment.
+ * Return: the least common multiple; -EINVAL: no groups, or @tokens is out of range;
+ * -E2BIG: a block has more than 1 GiB.
+ */
+int __must_check kvmm_group_tokens(struct kvmm_group *group, u32 nr, u32 tokens,
+				   u32 max_lcm);
+
+/**
+ * kvmm_group_bytes() - bytes of a block of a layer group, without padding
+ * @group:  the group
+ * @tokens: tokens of a block, at most KVMM_MAX_BLOCK_TOKENS
+ *
+ * The daemon rounds the largest one of all groups up to kvmm_attach_rep.unit.
+ */
+u64 kvmm_group_bytes(const struct kvmm_group *group, u32 tokens);
 
 /**
  * kvmm_attach() - attach to the daemon
@@ -133,6 +168,9 @@ bool kvmm_draining(const struct kvmm *k);
 
 /** kvmm_info() - the daemon's answer at attach: geometry and sizes */
 const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k);
+
+/** kvmm_nr_groups() - layer groups of the attachment, at least 1 */
+u32 kvmm_nr_groups(const struct kvmm *k);
 
 /** kvmm_mapped() - extents of the pool that are mapped in this process */
 u32 kvmm_mapped(const struct kvmm *k);
@@ -443,6 +481,9 @@ int kvmm_seq_advise(struct kvmm *k, const struct kvmm_advise_arg *args, u32 nr,
  * Return: as above, or the status of the first entry that failed.
  */
 int kvmm_seq_close(struct kvmm *k, const u64 *seqs, u32 nr);
+/*
+ * @res: a record for each (entry, group), group fastest: @nr * kvmm_nr_groups()
+ */
 int kvmm_step_begin(struct kvmm *k, u64 step,
 		    const struct kvmm_begin_arg *args, u32 nr,
 		    struct kvmm_begin_res *res);

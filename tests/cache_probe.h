@@ -31,7 +31,7 @@ static inline struct kvmm *cp_attach(const char *socket)
 	const struct kvmm_params p = {
 		.socket = socket, .domain = "same", .identity = identity,
 		.block_tokens = CP_TOKENS,
-		.group = { .layers = 1, .kv_heads = 1, .k_bytes = 32,
+		.group[0] = { .layers = 1, .kv_heads = 1, .k_bytes = 32,
 			   .v_bytes = 32 },
 		.max_bytes = KVMM_LIMIT_MAX, .attach_timeout_ms = 20000,
 		.spin = 1000,

@@ -85,7 +85,7 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 		.identity = o->identity ? o->identity : identity,
 		.block_tokens = o->block_tokens ? o->block_tokens :
 						  ENGINE_DEF_BLOCK,
-		.group = {
+		.group[0] = {
 			.layers = info->nr_layers,
 			.kv_heads = info->nr_kv_heads,
 			.k_bytes = info->k_bytes,

@@ -37,6 +37,10 @@ static int fill_request(struct kvmm_attach_req *req,
 		return lk_fail(text, -EINVAL,
 			       "the name of a domain has 1 to %d bytes",
 			       KVMM_NAME_LEN - 1);
+	if (p->nr_groups > KVMM_MAX_GROUPS)
+		return lk_fail(text, -EINVAL,
+			       "domain %s has %u layer groups: give at most %d",
+			       p->domain, p->nr_groups, KVMM_MAX_GROUPS);
 	if (!p->identity)
 		return lk_fail(text, -EINVAL,
 			       "domain %s needs the identity of its model",
@@ -50,11 +54,12 @@ static int fill_request(struct kvmm_attach_req *req,
 	memcpy(req->identity, p->identity, sizeof(req->identity));
 	req->block_tokens = p->block_tokens;
 	req->nr_shards = 1;
-	req->nr_groups = 1;
+	req->nr_groups = p->nr_groups ? p->nr_groups : 1;
 	req->max_steps = p->max_steps ? p->max_steps : DEFAULT_STEPS;
 	req->sq_entries = SQ_ENTRIES;
 	req->max_seqs = p->max_seqs ? p->max_seqs : DEFAULT_SEQS;
-	req->group[0] = p->group;
+	memcpy(req->group, p->group, req->nr_groups * sizeof(*req->group));
+	req->step_tokens = p->step_tokens;
 	for (i = 0; i < KVMM_MAX_TIERS; i++) {
 		req->limits[i].high = KVMM_LIMIT_MAX;
 		req->limits[i].max = KVMM_LIMIT_MAX;
@@ -164,7 +169,7 @@ int lk_map_segments(struct kvmm *k, const int *fds, char *text)
 	if (fstat(fds[0], &c) || fstat(fds[1], &d))
 		return lk_fail(text, -errno, "cannot look at the segments: %s",
 			       strerror(errno));
-	ret = lk_check_reply(r, (u64)c.st_size, (u64)d.st_size, text);
+	ret = lk_check_reply(k, (u64)c.st_size, (u64)d.st_size, text);
 	if (ret)
 		return ret;
 	p = mmap(NULL, r->c_bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fds[0],
@@ -261,6 +266,7 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	char path[512];
 	struct kvmm *k;
 	int ret;
+	u32 g;
 
 	*out = NULL;
 	text[0] = '\0';
@@ -278,6 +284,9 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	memcpy(k->path, path, sizeof(k->path));
 	k->spin = p->spin;
 	k->block_tokens = p->block_tokens;
+	k->nr_groups = req.nr_groups;
+	for (g = 0; g < k->nr_groups; g++)
+		k->layers[g] = req.group[g].layers;
 	k->sock = lk_connect(path, timeout_ms, text);
 	ret = k->sock < 0 ? k->sock :
 	      shake_hands(k, &req, path, timeout_ms, text);
@@ -345,6 +354,11 @@ bool kvmm_draining(const struct kvmm *k)
 const struct kvmm_attach_rep *kvmm_info(const struct kvmm *k)
 {
 	return &k->info;
+}
+
+u32 kvmm_nr_groups(const struct kvmm *k)
+{
+	return k->nr_groups;
 }
 
 void *kvmm_pool(const struct kvmm *k)

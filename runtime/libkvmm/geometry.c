@@ -83,8 +83,6 @@ static int check_segments(const struct kvmm_attach_rep *r, char *text)
 
 static int check_pool(const struct kvmm_attach_rep *r, char *text)
 {
-	u32 i;
-
 	if (!is_power_of_2(r->extent_size) || r->extent_size < 4096 ||
 	    r->extent_size > POOL_MAX)
 		return area_bad(text, "extent_size", "is not a power of two pages");
@@ -96,24 +94,34 @@ static int check_pool(const struct kvmm_attach_rep *r, char *text)
 	if (!r->block_bytes || r->block_bytes % r->unit ||
 	    r->block_bytes > r->pool_bytes)
 		return area_bad(text, "block_bytes", "does not fit the pool");
-	for (i = 0; i < KVMM_MAX_GROUPS; i++)
-		if (r->stride[i] > r->block_bytes || (!i && !r->stride[i]))
+	return 0;
+}
+
+/* The layers of each group must lie inside a block. */
+static int check_strides(const struct kvmm *k, char *text)
+{
+	const struct kvmm_attach_rep *r = &k->info;
+	u32 g;
+
+	for (g = 0; g < k->nr_groups; g++)
+		if (!r->stride[g] ||
+		    r->stride[g] > r->block_bytes / max(k->layers[g], 1u))
 			return area_bad(text, "stride", "does not fit a block");
 	return 0;
 }
 
 /**
  * lk_check_reply() - check an answer with status 0
- * @rep:    the answer
+ * @k:      has the answer, and the layers of the request
  * @c_size: bytes of the file that came as segment C
  * @d_size: bytes of the file that came as segment D
  * @text:   LK_TEXT_LEN bytes for the first error
  *
  * Return: 0 or -EPROTO.
  */
-int lk_check_reply(const struct kvmm_attach_rep *rep, u64 c_size, u64 d_size,
-		   char *text)
+int lk_check_reply(const struct kvmm *k, u64 c_size, u64 d_size, char *text)
 {
+	const struct kvmm_attach_rep *rep = &k->info;
 	int ret;
 
 	if (!is_power_of_2(rep->sq_entries) || !is_power_of_2(rep->cq_entries) ||
@@ -129,6 +137,8 @@ int lk_check_reply(const struct kvmm_attach_rep *rep, u64 c_size, u64 d_size,
 	    rep->max_steps > KVMM_MAX_STEPS)
 		return area_bad(text, "max_batch or max_steps", "is out of range");
 	ret = check_pool(rep, text);
+	if (!ret)
+		ret = check_strides(k, text);
 	if (ret)
 		return ret;
 	return check_segments(rep, text);

@@ -116,6 +116,8 @@ struct kvmm {
 	char				why[LK_TEXT_LEN];
 	u32				spin;
 	u32				block_tokens;
+	u32				nr_groups;
+	u32				layers[KVMM_MAX_GROUPS];
 	s64				looked;	/* last look at the socket */
 
 	char				*pool;
@@ -188,8 +190,8 @@ int lk_check_state(struct kvmm *k);
 void lk_destroy(struct kvmm *k);
 
 /* geometry.c */
-int __must_check lk_check_reply(const struct kvmm_attach_rep *rep, u64 c_size,
-				u64 d_size, char *text);
+int __must_check lk_check_reply(const struct kvmm *k, u64 c_size, u64 d_size,
+				char *text);
 
 /* extents.c */
 int __must_check lk_pool_reserve(struct kvmm *k, char *text);

@@ -142,9 +142,11 @@ static bool same_shape(const struct kvmm_attach_rep *a,
 		       const struct kvmm_attach_rep *b)
 {
 #define SAME(f) (a->f == b->f)
+	if (memcmp(a->stride, b->stride, sizeof(a->stride)))
+		return false;
 	return SAME(daemon_epoch) && SAME(client) && SAME(domain) &&
 	       SAME(pool_bytes) && SAME(extent_size) && SAME(nr_extents) &&
-	       SAME(unit) && SAME(stride[0]) && SAME(block_bytes) &&
+	       SAME(unit) && SAME(block_bytes) &&
 	       SAME(sq_entries) && SAME(arg_bytes) && SAME(cq_entries) &&
 	       SAME(result_bytes) && SAME(max_seqs) && SAME(nr_tables) &&
 	       SAME(max_steps) && SAME(max_batch) && SAME(c_bytes) &&

@@ -343,7 +343,7 @@ int kvmm_step_begin(struct kvmm *k, u64 step,
 	v.sqe->step = step;
 	if (nr)
 		memcpy(v.args, args, bytes);
-	return verb_run(k, &v, res, nr);
+	return verb_run(k, &v, res, nr * k->nr_groups);
 }
 
 int kvmm_step_end(struct kvmm *k, u64 step, u64 device_ns, u64 prefill_tokens,

@@ -86,7 +86,7 @@ static void attach(struct keep_node *n)
 		.domain = DOMAIN,
 		.identity = identity,
 		.block_tokens = KEEP_TOKENS,
-		.group = { .layers = 1, .kv_heads = KEEP_TOKEN / 256,
+		.group[0] = { .layers = 1, .kv_heads = KEEP_TOKEN / 256,
 			   .k_bytes = 128, .v_bytes = 128 },
 		.max_bytes = KVMM_LIMIT_MAX,
 		.max_seqs = 8,

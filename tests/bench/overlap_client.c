@@ -30,7 +30,7 @@ void ov_attach(struct ov_client *c, const char *socket, const char *domain)
 	const struct kvmm_params p = {
 		.socket = socket, .domain = domain, .identity = identity,
 		.block_tokens = OV_TOKENS,
-		.group = { .layers = OV_LAYERS, .kv_heads = OV_HEADS,
+		.group[0] = { .layers = OV_LAYERS, .kv_heads = OV_HEADS,
 			   .k_bytes = OV_HEAD_BYTES, .v_bytes = OV_HEAD_BYTES },
 		.max_bytes = KVMM_LIMIT_MAX, .max_seqs = 8,
 	};

@@ -239,15 +239,15 @@ int __real_kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *tex
 int __wrap_kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text);
 int __wrap_kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 {
-	const u64 stride = (u64)p->block_tokens * p->group.kv_heads *
-			   (p->group.k_bytes + p->group.v_bytes);
-	const u64 block = stride * p->group.layers;
+	const u64 stride = (u64)p->block_tokens * p->group[0].kv_heads *
+			   (p->group[0].k_bytes + p->group[0].v_bytes);
+	const u64 block = stride * p->group[0].layers;
 
 	if (!own_pool_on)
 		return __real_kvmm_attach(p, out, text);
 	memset(&own, 0, sizeof(own));
 	own.info = (struct kvmm_attach_rep){
-		.unit = OWN_UNIT, .layer_stride = stride, .block_bytes = block,
+		.unit = OWN_UNIT, .stride[0] = stride, .block_bytes = block,
 		.pool_bytes = block * OWN_SEQS * OWN_BLOCKS,
 		.max_seqs = OWN_SEQS, .max_batch = OWN_SEQS,
 		.max_steps = p->max_steps, .arg_bytes = OWN_ARGS,

@@ -128,7 +128,7 @@ static void attach(struct tiers_node *n)
 		.domain = "bench",
 		.identity = identity,
 		.block_tokens = TIERS_TOKENS,
-		.group = { .layers = TIERS_LAYERS, .kv_heads = 8,
+		.group[0] = { .layers = TIERS_LAYERS, .kv_heads = 8,
 			   .k_bytes = 256, .v_bytes = 256 },
 		.max_bytes = KVMM_LIMIT_MAX,
 		.max_seqs = 8,

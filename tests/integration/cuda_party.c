@@ -27,7 +27,7 @@ void party_join(struct party *p, const char *tenant, u64 byte)
 	const struct kvmm_params params = {
 		.socket = path, .domain = "it", .identity = identity,
 		.block_tokens = TOKENS, .max_bytes = KVMM_LIMIT_MAX,
-		.group = { .layers = 2, .kv_heads = 2, .k_bytes = 512,
+		.group[0] = { .layers = 2, .kv_heads = 2, .k_bytes = 512,
 			   .v_bytes = 512 },
 		.attach_timeout_ms = WAIT_MS,
 	};

@@ -412,7 +412,7 @@ static void attach(u32 model)
 	const struct kvmm_params p = {
 		.socket = sock_path, .domain = name,
 		.identity = (const u8 *)identity, .block_tokens = HO_TOKENS,
-		.group = { .layers = 1, .kv_heads = 1,
+		.group[0] = { .layers = 1, .kv_heads = 1,
 			   .k_bytes = ho_half(me->tenant),
 			   .v_bytes = ho_half(me->tenant) },
 		.min_bytes = HO_EXTENTS / 2 * HO_EXTENT,

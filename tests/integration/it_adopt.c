@@ -365,7 +365,7 @@ static int attach_to(struct kvmm **k)
 	const struct kvmm_params p = {
 		.socket = path, .domain = "pause", .identity = identity,
 		.block_tokens = 16, .max_bytes = KVMM_LIMIT_MAX, .spin = 0,
-		.group = { .layers = 2, .kv_heads = 2, .k_bytes = 128,
+		.group[0] = { .layers = 2, .kv_heads = 2, .k_bytes = 128,
 			   .v_bytes = 128 },
 		.attach_timeout_ms = 20000,
 	};

@@ -42,7 +42,7 @@ static void attach(void)
 	const struct kvmm_params p = {
 		.socket = path, .domain = "io", .identity = identity,
 		.block_tokens = 16, .max_bytes = KVMM_LIMIT_MAX, .spin = 0,
-		.group = { .layers = 2, .kv_heads = 2, .k_bytes = 512,
+		.group[0] = { .layers = 2, .kv_heads = 2, .k_bytes = 512,
 			   .v_bytes = 512 },
 		.attach_timeout_ms = 20000,
 	};

@@ -43,7 +43,7 @@ static int attach(u32 tokens, struct kvmm **to, char *text)
 	const struct kvmm_params p = {
 		.socket = path, .domain = "large", .identity = identity,
 		.block_tokens = tokens, .max_bytes = KVMM_LIMIT_MAX,
-		.group = { .layers = LAYERS, .kv_heads = 1, .k_bytes = PIECE,
+		.group[0] = { .layers = LAYERS, .kv_heads = 1, .k_bytes = PIECE,
 			   .v_bytes = PIECE },
 		.attach_timeout_ms = 20000,
 	};

@@ -207,7 +207,7 @@ static void expect_refused_attach(void)
 	const struct kvmm_params params = {
 		.socket = path, .domain = "other", .identity = identity,
 		.block_tokens = TOKENS, .max_bytes = KVMM_LIMIT_MAX,
-		.group = { .layers = 2, .kv_heads = 2, .k_bytes = 512,
+		.group[0] = { .layers = 2, .kv_heads = 2, .k_bytes = 512,
 			   .v_bytes = 512 },
 	};
 	struct kvmm *k;
@@ -366,7 +366,7 @@ START_TEST(test_no_memory_in_a_client)
 	const struct kvmm_params params = {
 		.socket = path, .domain = "it", .identity = identity,
 		.block_tokens = TOKENS, .max_bytes = KVMM_LIMIT_MAX,
-		.group = { .layers = 2, .kv_heads = 2, .k_bytes = 512,
+		.group[0] = { .layers = 2, .kv_heads = 2, .k_bytes = 512,
 			   .v_bytes = 512 },
 	};
 	struct party p;

@@ -119,7 +119,7 @@ static void taker_main(int up, int down)
 	const struct kvmm_params p = {
 		.socket = path, .domain = "taker", .identity = identity,
 		.block_tokens = 16,
-		.group = { .layers = 1, .kv_heads = 1, .k_bytes = 512,
+		.group[0] = { .layers = 1, .kv_heads = 1, .k_bytes = 512,
 			   .v_bytes = 512 },
 		.min_bytes = 4u << 20, .max_bytes = KVMM_LIMIT_MAX,
 		.attach_timeout_ms = 20000,

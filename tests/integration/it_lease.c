@@ -86,7 +86,7 @@ static void attach(const char *socket)
 	const struct kvmm_params p = {
 		.socket = socket, .domain = "it", .identity = identity,
 		.block_tokens = TOKENS,
-		.group = { .layers = 1, .kv_heads = 1, .k_bytes = 512,
+		.group[0] = { .layers = 1, .kv_heads = 1, .k_bytes = 512,
 			   .v_bytes = 512 },
 		.max_bytes = KVMM_LIMIT_MAX, .attach_timeout_ms = 20000,
 	};

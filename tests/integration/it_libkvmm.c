@@ -49,7 +49,7 @@ static struct kvmm *attach_spinning(u32 spin)
 		.domain = "it",
 		.identity = identity,
 		.block_tokens = TOKENS,
-		.group = { .layers = LAYERS, .kv_heads = 2, .k_bytes = 128,
+		.group[0] = { .layers = LAYERS, .kv_heads = 2, .k_bytes = 128,
 			   .v_bytes = 128 },
 		.max_bytes = KVMM_LIMIT_MAX,
 		.spin = spin,

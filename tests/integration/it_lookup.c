@@ -57,7 +57,7 @@ static struct kvmm *attach(void)
 	const struct kvmm_params p = {
 		.socket = path, .domain = "it", .identity = identity,
 		.block_tokens = TOKENS,
-		.group = { .layers = 1, .kv_heads = 1, .k_bytes = 32, .v_bytes = 32 },
+		.group[0] = { .layers = 1, .kv_heads = 1, .k_bytes = 32, .v_bytes = 32 },
 		.max_bytes = KVMM_LIMIT_MAX, .attach_timeout_ms = 20000, .spin = 200,
 	};
 	struct kvmm *k;

@@ -216,7 +216,7 @@ static struct kvmm *attach(const char *domain)
 	const struct kvmm_params p = {
 		.socket = path, .domain = domain, .identity = identity,
 		.block_tokens = 16,
-		.group = { .layers = 1, .kv_heads = 1, .k_bytes = 512,
+		.group[0] = { .layers = 1, .kv_heads = 1, .k_bytes = 512,
 			   .v_bytes = 512 },
 		.max_bytes = KVMM_LIMIT_MAX, .attach_timeout_ms = 20000,
 	};

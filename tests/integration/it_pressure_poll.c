@@ -101,7 +101,7 @@ static struct kvmm *attach(const char *path, const char *domain)
 	const struct kvmm_params p = {
 		.socket = path, .domain = domain, .identity = identity,
 		.block_tokens = TOKENS,
-		.group = { .layers = 1, .kv_heads = 1, .k_bytes = 1024,
+		.group[0] = { .layers = 1, .kv_heads = 1, .k_bytes = 1024,
 			   .v_bytes = 1024 },
 		.max_bytes = KVMM_LIMIT_MAX, .attach_timeout_ms = 20000,
 	};

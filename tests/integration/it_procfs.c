@@ -138,7 +138,7 @@ static struct kvmm *attach(const char *path, const char *domain)
 	const struct kvmm_params p = {
 		.socket = path, .domain = domain, .identity = identity,
 		.block_tokens = 16,
-		.group = { .layers = 1, .kv_heads = 1, .k_bytes = 2048,
+		.group[0] = { .layers = 1, .kv_heads = 1, .k_bytes = 2048,
 			   .v_bytes = 2048 },
 		.max_bytes = KVMM_LIMIT_MAX, .attach_timeout_ms = 20000,
 	};

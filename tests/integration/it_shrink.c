@@ -37,7 +37,7 @@ static void attach(void)
 	const struct kvmm_params p = {
 		.socket = path, .domain = "cache", .identity = identity,
 		.block_tokens = BT, .max_bytes = KVMM_LIMIT_MAX,
-		.group = { .layers = 1, .kv_heads = 1, .k_bytes = 512, .v_bytes = 512 },
+		.group[0] = { .layers = 1, .kv_heads = 1, .k_bytes = 512, .v_bytes = 512 },
 		.attach_timeout_ms = 20000,
 	};
 

@@ -56,7 +56,7 @@ static struct kvmm *attach_as(uid_t uid, u64 min_bytes)
 	const struct kvmm_params p = {
 		.socket = path, .domain = "it", .identity = identity,
 		.block_tokens = TOKENS,
-		.group = { .layers = 1, .kv_heads = 1, .k_bytes = 512,
+		.group[0] = { .layers = 1, .kv_heads = 1, .k_bytes = 512,
 			   .v_bytes = 512 },
 		.min_bytes = min_bytes, .max_bytes = KVMM_LIMIT_MAX,
 		.attach_timeout_ms = 20000,

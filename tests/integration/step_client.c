@@ -47,7 +47,7 @@ static bool do_attach(struct actor *a)
 		.domain = "step",
 		.identity = identity,
 		.block_tokens = ACTOR_TOKENS,
-		.group = { .layers = ACTOR_LAYERS, .kv_heads = 2, .k_bytes = 128,
+		.group[0] = { .layers = ACTOR_LAYERS, .kv_heads = 2, .k_bytes = 128,
 			   .v_bytes = 128 },
 		.max_bytes = KVMM_LIMIT_MAX,
 		.max_seqs = 16,

@@ -69,7 +69,7 @@ static void setup(void)
 		.domain = "test",
 		.identity = identity,
 		.block_tokens = 16,
-		.group = { .layers = 4, .kv_heads = 2, .k_bytes = 32,
+		.group[0] = { .layers = 4, .kv_heads = 2, .k_bytes = 32,
 			   .v_bytes = 32 },
 		.max_bytes = KVMM_LIMIT_MAX,
 		.spin = 200,
@@ -139,6 +139,54 @@ START_TEST(test_request_says_what_was_asked)
 	ck_assert_uint_eq(f.req.step_tokens, 0);
 	kvmm_detach(k);
 	fake_stop(&f);
+}
+END_TEST
+
+/* Two groups in the request, and results of a step for both. */
+START_TEST(test_groups)
+{
+	struct kvmm_begin_arg begin[2] = {
+		{ .seq = 1, .start = 40, .max_tokens = 1 },
+		{ .seq = 2, .start = 50, .max_tokens = 1 },
+	};
+	struct kvmm_begin_res res[4];
+	struct kvmm_end_res end_res;
+
+	params.nr_groups = 2;
+	params.step_tokens = 512;
+	params.group[1] = (struct kvmm_group){
+		.layers = 2, .kv_heads = 2, .k_bytes = 32, .v_bytes = 32,
+		.window = 100, .block_tokens = 32,
+	};
+	params.group[2].layers = 7;
+	f.rep.stride[1] = 2048;
+	fake_start(&f);
+	attach();
+	ck_assert_uint_eq(f.req.nr_groups, 2);
+	ck_assert_uint_eq(f.req.step_tokens, 512);
+	ck_assert_uint_eq(f.req.group[0].layers, 4);
+	ck_assert_uint_eq(f.req.group[1].window, 100);
+	ck_assert_uint_eq(f.req.group[1].block_tokens, 32);
+	ck_assert_uint_eq(f.req.group[2].layers, 0);
+	ck_assert_uint_eq(kvmm_nr_groups(k), 2);
+	ck_assert_int_eq(kvmm_step_begin(k, 1, begin, 2, res), 0);
+	ck_assert_uint_eq(res[0].valid_len, 40);
+	ck_assert_uint_eq(res[1].valid_len, 40);
+	ck_assert_uint_eq(res[3].valid_len, 50);
+	ck_assert_uint_eq(res[2].table_lo, KVMM_NO_INDEX);
+	ck_assert_uint_eq(res[3].table_lo, 0);
+	ck_assert_int_eq(kvmm_step_end(k, 1, 0, 0, NULL, 0, NULL, &end_res), 0);
+	kvmm_detach(k);
+	fake_stop(&f);
+	ck_assert_ptr_null(fake_broken(&f));
+}
+END_TEST
+
+START_TEST(test_too_many_groups)
+{
+	params.nr_groups = KVMM_MAX_GROUPS + 1;
+	ck_assert_int_eq(kvmm_attach(&params, &k, text), -EINVAL);
+	ck_assert_msg(strstr(text, "9 layer groups") != NULL, "%s", text);
 }
 END_TEST
 
@@ -258,6 +306,9 @@ SPOIL(unit_small, r->extent_size = 1ull << 40; r->pool_bytes = 1ull << 43)
 SPOIL(block_none, r->block_bytes = 0)
 SPOIL(block_big, r->block_bytes = r->pool_bytes + 64)
 SPOIL(stride, r->stride[0] = 0)
+SPOIL(stride_big, r->stride[0] = 1025)
+SPOIL(stride_none, params.nr_groups = 2; params.group[1].layers = 2)
+SPOIL(stride_second, params.nr_groups = 2; params.group[1].layers = 2; r->stride[1] = 2049)
 SPOIL(batch, r->max_batch = 0)
 SPOIL(steps, r->max_steps = 5)
 
@@ -314,6 +365,9 @@ static const struct refusal refusals[] = {
 	{ spoil_block_none,	-EPROTO, "block_bytes" },
 	{ spoil_block_big,	-EPROTO, "block_bytes" },
 	{ spoil_stride,		-EPROTO, "stride" },
+	{ spoil_stride_big,	-EPROTO, "stride" },
+	{ spoil_stride_none,	-EPROTO, "stride" },
+	{ spoil_stride_second,	-EPROTO, "stride" },
 	{ spoil_batch,		-EPROTO, "max_batch" },
 	{ spoil_steps,		-EPROTO, "max_steps" },
 };
@@ -725,6 +779,8 @@ static Suite *libkvmm_suite(void)
 	tcase_set_timeout(tc, 10);
 	tcase_add_test(tc, test_attach_and_detach);
 	tcase_add_test(tc, test_request_says_what_was_asked);
+	tcase_add_test(tc, test_groups);
+	tcase_add_test(tc, test_too_many_groups);
 	tcase_add_test(tc, test_hundred_cycles);
 	tcase_add_test(tc, test_detach_ends_steps);
 	tcase_add_test(tc, test_detach_nothing);

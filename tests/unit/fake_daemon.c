@@ -164,20 +164,22 @@ static u32 do_lookup(struct fake *f, const u64 *args, char *res)
 	return sizeof(*r);
 }
 
+/* A record for each (entry, group); table_lo of group g is g - 1, that of group 0 none. */
 static u32 do_begin(struct fake *f, u32 nr, const u64 *args, char *res)
 {
 	const struct kvmm_begin_arg *a = (const struct kvmm_begin_arg *)args;
 	struct kvmm_begin_res *r = (struct kvmm_begin_res *)res;
+	const u32 groups = f->req.nr_groups;
 	u32 i;
 
-	for (i = 0; i < nr; i++)
+	for (i = 0; i < nr * groups; i++)
 		r[i] = (struct kvmm_begin_res) {
-			.valid_len = a[i].start,
-			.table_lo = KVMM_NO_INDEX,
+			.valid_len = a[i / groups].start,
+			.table_lo = i % groups - 1,
 			.limiting_pool = KVMM_NO_POOL,
-			.seq_epoch = a[i].seq_epoch,
+			.seq_epoch = a[i / groups].seq_epoch,
 		};
-	return nr * sizeof(*r);
+	return nr * groups * sizeof(*r);
 }
 
 static u32 do_end(struct fake *f, const struct kvmm_sqe *sqe, const u64 *args,
@@ -250,6 +252,7 @@ static u32 do_verb(struct fake *f, const struct kvmm_sqe *sqe, const u64 *args,
 	case KVMM_OP_SEQ_LOOKUP:
 		return do_lookup(f, args, res);
 	case KVMM_OP_STEP_BEGIN:
+		*nr = sqe->nr * f->req.nr_groups;
 		return do_begin(f, sqe->nr, args, res);
 	case KVMM_OP_STEP_END:
 		return do_end(f, sqe, args, res);

@@ -29,7 +29,7 @@ static void attach_spinning(u32 spin)
 		.domain = "test",
 		.identity = identity,
 		.block_tokens = 16,
-		.group = { .layers = 4, .kv_heads = 2, .k_bytes = 32,
+		.group[0] = { .layers = 4, .kv_heads = 2, .k_bytes = 32,
 			   .v_bytes = 32 },
 		.max_bytes = KVMM_LIMIT_MAX,
 		.spin = spin,
