@@ -101,6 +101,10 @@
 #define KERN_MAX_HEAD_DIM	256
 #define KERN_DIM_ALIGN		16
 
+/* Tokens of a block: a multiple of the first, at most the second. */
+#define KERN_BLOCK_MIN		16u
+#define KERN_BLOCK_MAX		4096u
+
 /* See "Modes" above. */
 enum kern_mode {
 	KERN_MODE_EXACT,
@@ -151,7 +155,7 @@ struct kern_weight {
  * @base:         the pool's base in this process
  * @unit:         bytes per unit of a table entry (64 by default)
  * @layer_stride: bytes from a layer to the next inside a block
- * @block_tokens: 16, 32 or 64
+ * @block_tokens: a multiple of KERN_BLOCK_MIN, at most KERN_BLOCK_MAX
  * @nr_layers:    layers of a block (kv_copy copies all of them)
  * @kv_heads:     KVH
  * @head_dim:     hd
@@ -654,8 +658,8 @@ const struct kern_ops *kern_at(u32 i);
  * @kv: the geometry; @base is not checked
  *
  * Return: 0, or -EINVAL (head_dim not a multiple of KERN_DIM_ALIGN or above
- * KERN_MAX_HEAD_DIM, block_tokens not 16, 32 or 64, layers overlapping or
- * not aligned to elements and scales, an empty dimension).
+ * KERN_MAX_HEAD_DIM, block_tokens out of range, layers overlapping or not
+ * aligned to elements and scales, an empty dimension).
  */
 int __must_check kern_kv_check(const struct kern_kv *kv);
 

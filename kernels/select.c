@@ -46,8 +46,8 @@ int kern_kv_check(const struct kern_kv *kv)
 
 	if (kv->dtype > KERN_I8)
 		return -EINVAL;
-	if (kv->block_tokens != 16 && kv->block_tokens != 32 &&
-	    kv->block_tokens != 64)
+	if (!kv->block_tokens || kv->block_tokens % KERN_BLOCK_MIN ||
+	    kv->block_tokens > KERN_BLOCK_MAX)
 		return -EINVAL;
 	if (!kv->head_dim || kv->head_dim % KERN_DIM_ALIGN ||
 	    kv->head_dim > KERN_MAX_HEAD_DIM)

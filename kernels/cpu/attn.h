@@ -48,7 +48,7 @@ struct keys {
 	u32	hi;
 };
 
-/* K of the units of a chunk, in the order of memory: block, head, position. */
+/* K of the units of a chunk, in the order of memory: run, head, position. */
 struct chunk {
 	const u8	*k[MAX_UNITS];	/* NULL: no query sees the unit */
 	const float	*by[MAX_UNITS];	/* scales of K, of types with scales */
@@ -69,7 +69,7 @@ struct tile {
 	float			*wide;		/* K and V as f32, or NULL */
 	bool			same;		/* all queries see the same keys */
 	u32			row;		/* bytes of a row of K or V */
-	u32			block_shift;	/* log2 of block_tokens */
+	u32			run_shift;	/* log2 of the tokens of a run */
 	u32			ahead;		/* units */
 	u64			to_v;		/* bytes from K to V in a block */
 	u64			to_by;		/* from scales of K to those of V */
@@ -113,15 +113,18 @@ static __inline_always u32 tile_units(const struct tile *t)
 	return CHUNK_GROUPS * t->heads;
 }
 
-/* The unit @u's KV head in the tile; its first key in @at. */
+/*
+ * The unit @u's KV head in the tile; its first key in @at.  A run is the part of a
+ * chunk that is in one block wherever the chunk begins: its rows of a head follow one
+ * another.
+ */
 static __inline_always u32 unit_place(const struct tile *t, u32 u, u32 *at)
 {
-	const u32 shift = t->block_shift - 4;	/* units of a block and head */
-	const u32 block = (u >> shift) / t->heads;
+	const u32 shift = t->run_shift - 4;	/* units of a run and head */
+	const u32 run = (u >> shift) / t->heads;
 
-	*at = (block << t->block_shift) +
-	      (u & ((1u << shift) - 1)) * UNIT_KEYS;
-	return (u >> shift) - block * t->heads;
+	*at = (run << t->run_shift) + (u & ((1u << shift) - 1)) * UNIT_KEYS;
+	return (u >> shift) - run * t->heads;
 }
 
 /*

@@ -155,7 +155,7 @@ static void chunk_find(const struct tile *t, struct chunk *c, u32 start)
 {
 	const u32 first = first_seen(t->a, t->pos[0]), last = t->pos[t->nr - 1];
 	const struct kern_kv *kv = t->a->kv;
-	u32 u, at, head, pos, token;
+	u32 u, at, head, pos, block, token;
 
 	for (u = 0; u < tile_units(t); u++) {
 		head = unit_place(t, u, &at);
@@ -163,14 +163,12 @@ static void chunk_find(const struct tile *t, struct chunk *c, u32 start)
 		c->k[u] = NULL;
 		if (pos > last || pos + UNIT_KEYS <= first)
 			continue;
-		token = pos & ((1u << t->block_shift) - 1);
-		c->k[u] = kern_kv_addr(kv, t->table[pos >> t->block_shift],
-				       t->a->layer, 0, t->kv_head + head,
-				       token);
-		c->by[u] = kern_kv_scale_addr(kv,
-					      t->table[pos >> t->block_shift],
-					      t->a->layer, 0, t->kv_head + head,
-					      token);
+		block = pos / kv->block_tokens;
+		token = pos - block * kv->block_tokens;
+		c->k[u] = kern_kv_addr(kv, t->table[block], t->a->layer, 0,
+				       t->kv_head + head, token);
+		c->by[u] = kern_kv_scale_addr(kv, t->table[block], t->a->layer,
+					      0, t->kv_head + head, token);
 		if (!kern_dtype_scaled(kv->dtype))
 			continue;
 		__builtin_prefetch(c->by[u]);
@@ -284,7 +282,7 @@ static void tile_strides(struct tile *t, const struct kern_kv *kv)
 	t->hd = kv->head_dim;
 	t->type = t->wide ? KERN_F32 : kv->dtype;
 	t->bf16 = t->type == KERN_BF16;
-	t->block_shift = __builtin_ctz(kv->block_tokens);
+	t->run_shift = __builtin_ctz(kv->block_tokens | KERN_CHUNK);
 	t->row = t->hd * kern_dtype_size(t->type);
 	t->to_by = (u64)kv->kv_heads * kv->block_tokens;
 	if (t->wide) {

@@ -428,7 +428,8 @@ struct k_gemm_finish_args {
  * @part:   memory for partial results
  * @part_floats: its size
  * @group:  query heads of a KV head
- * @block_shift: log2 of the tokens of a block
+ * @block_shift: how often the tokens of a block can be halved
+ * @block_inverse: 2^32 divided by the result, rounded up; 0 where that is 2^32
  * @unit_shift: log2 of the positions of a unit of work of decoding
  * @ctas:   blocks of threads that share the work, x of their grid
  */
@@ -448,9 +449,11 @@ struct k_attn_args {
 	float		scale;
 	float		softcap;
 	u32		block_shift;
+	u32		block_inverse;
 	u32		unit_shift;
 	u32		ctas;
 	u32		settle;
+	u32		resv;
 };
 
 #endif /* KERNELS_CUDA_ARGS_H */

@@ -107,6 +107,8 @@ static bool in_place(const struct kern_kv *kv)
 static struct k_attn_args args_of(struct cuda_ctx *c, const struct kern_attn *a)
 {
 	const u64 dense = (u64)a->heads * a->kv->head_dim;
+	const u32 shift = __builtin_ctz(a->kv->block_tokens);
+	const u32 odd = a->kv->block_tokens >> shift;
 
 	return (struct k_attn_args){
 		.batch = c->batch, .kv = cuda_kv(a->kv),
@@ -116,7 +118,9 @@ static struct k_attn_args args_of(struct cuda_ctx *c, const struct kern_attn *a)
 		.group = a->heads / a->kv->kv_heads,
 		.window = a->window, .scale = a->scale,
 		.softcap = a->softcap,
-		.block_shift = __builtin_ctz(a->kv->block_tokens),
+		.block_shift = shift,
+		.block_inverse = odd > 1 ?
+			(u32)DIV_ROUND_UP(1ull << 32, (u64)odd) : 0,
 		.settle = c->settle,
 	};
 }

@@ -48,6 +48,23 @@ DEVICE u32 attn_first(const struct k_attn_args &a, u32 pos)
 	return a.window && pos >= a.window ? pos - a.window + 1 : 0;
 }
 
+/*
+ * Index in the table of the block that has position @pos.  Rounding the inverse up makes
+ * no difference below position 2^28, since the divisor is at most 255.
+ */
+DEVICE u32 attn_index(const struct k_attn_args &a, u32 pos)
+{
+	const u32 n = pos >> a.block_shift;
+
+	return a.block_inverse ? (u32)((u64)n * a.block_inverse >> 32) : n;
+}
+
+/* The token in that block. */
+DEVICE u32 attn_token(const struct k_attn_args &a, u32 pos)
+{
+	return pos - attn_index(a, pos) * a.kv.block_tokens;
+}
+
 DEVICE struct dev_seq attn_seq(const struct k_attn_args &a, u32 i)
 {
 	const quad x = gl_load16(a.batch.seqs + i);

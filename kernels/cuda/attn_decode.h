@@ -93,7 +93,7 @@ DEVICE u32 decode_entry(const struct k_attn_args &a,
 
 	if (i >= r.nr || pos > it.last || pos + 15 < it.first)
 		return 0;
-	return it.table[pos >> a.block_shift];
+	return it.table[attn_index(a, pos)];
 }
 
 /* Copy tile @i to its stage; the warp's stages begin at piece @base. */
@@ -118,7 +118,7 @@ DEVICE void decode_copy(const struct k_attn_args &a,
 	if (i >= r.nr || pos > it.last || pos + 15 < it.first)
 		return;
 	from = attn_block(a, entry) +
-	       (pos & (a.kv.block_tokens - 1)) * r.place.row;
+	       attn_token(a, pos) * r.place.row;
 	to = base + i % STAGES * pipe::stage;
 #pragma unroll
 	for (j = 0; j < shape::pieces / 2; j++) {
@@ -136,7 +136,7 @@ DEVICE void decode_copy(const struct k_attn_args &a,
 	if (shape::narrow && lane < 8) {
 		from = attn_block(a, entry) + (lane < 4 ? r.place.ks :
 					       r.place.vs);
-		c = (pos & (a.kv.block_tokens - 1)) * 4 + lane % 4 * 16;
+		c = attn_token(a, pos) * 4 + lane % 4 * 16;
 		copy_async16(kv, per * (to + 2 * pipe::half + lane), from + c,
 			     true);
 	}

@@ -188,8 +188,8 @@ DEVICE void exact_load_as(const struct k_attn_args &a,
 		x.w[0] = x.w[1] = x.w[2] = x.w[3] = 0;
 		scale = 0.0f;
 		if (pos >= it.first && pos <= it.last) {
-			b = attn_block(a, it.table[pos >> a.block_shift]);
-			token = pos & (a.kv.block_tokens - 1);
+			b = attn_block(a, it.table[attn_index(a, pos)]);
+			token = attn_token(a, pos);
 			x = gl_stream16(b + (is_v ? at.v : at.k) +
 					token * at.row + c * 16);
 			if (elem == 1)

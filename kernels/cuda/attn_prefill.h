@@ -55,7 +55,7 @@ DEVICE u32 prefill_entries(const struct k_attn_args &a,
 
 	if (thread_lane() >= KT / 16 || pos > it.last || pos + 15 < it.first)
 		return 0;
-	return it.table[pos >> a.block_shift];
+	return it.table[attn_index(a, pos)];
 }
 
 /* Copy the tile at @start to piece @to; called by the whole block. */
@@ -79,7 +79,7 @@ DEVICE void prefill_copy(const struct k_attn_args &a,
 		pos = start + row;
 		there = c * 16 < at.row && pos >= it.first && pos <= it.last;
 		from = attn_block(a, __shfl_sync(FULL_MASK, entries, row / 16));
-		from += (pos & (a.kv.block_tokens - 1)) * at.row + c * 16;
+		from += attn_token(a, pos) * at.row + c * 16;
 		piece = to + (S::narrow ? i : row * raw::row +
 			      (raw::swizzled ? c ^ (row & 7) : c));
 		copy_async16(kv, 8 * piece, from + at.k, there);
@@ -93,7 +93,7 @@ DEVICE void prefill_copy(const struct k_attn_args &a,
 	pos = start + row;
 	from = attn_block(a, __shfl_sync(FULL_MASK, entries, row / 16)) +
 	       (i < KT / 4 ? at.ks : at.vs) +
-	       (pos & (a.kv.block_tokens - 1)) * 4;
+	       attn_token(a, pos) * 4;
 	there = pos + 3 >= it.first && pos <= it.last;
 	if (threadIdx.x < KT / 2)
 		copy_async16(kv, 8 * (to + 2 * half + i), from, there);

@@ -125,11 +125,12 @@ static void try_write(struct twin *t, u32 gap, u32 skew)
 START_TEST(test_write)
 {
 	static const u32 hds[] = { 16, 80, 128, 256 };
+	static const u32 tokens[] = { 16, 48, 64, 144 };
 	struct twin t;
 	u32 i, mark = dev.nr;
 
 	for (i = 0; i < ARRAY_SIZE(hds); i++, dev_free_to(mark)) {
-		t = twin_create(_i, hds[i], 1 + i, 16 << i % 3, i % 2);
+		t = twin_create(_i, hds[i], 1 + i, tokens[i], i % 2);
 		try_write(&t, 0, 0);
 		try_write(&t, 3, i % 2);
 		pool_destroy(&t.p);

@@ -207,15 +207,16 @@ static struct scene scene_create(u32 i, enum kern_dtype type, u32 group,
 				 u32 window)
 {
 	static const u32 dims[] = { 64, 128, 80, 96, 256, 48, 16, 112, 192 };
+	static const u32 tokens[] = { 16, 32, 64, 48, 80, 112, 128, 336 };
 	struct kern_kv kv = {
-		.block_tokens = 16u << rng_range(&rng, 0, 2),
+		.block_tokens = tokens[rng_range(&rng, 0, ARRAY_SIZE(tokens) - 1)],
 		.nr_layers = rng_range(&rng, 1, 2),
 		.kv_heads = rng_range(&rng, 1, 2),
 		.head_dim = dims[i % ARRAY_SIZE(dims)],
 		.dtype = type,
 	};
 	struct scene s = {
-		.pool = pool_create(&rng, kv, 4 * MAX_TOKENS / kv.block_tokens,
+		.pool = pool_create(&rng, kv, 4 * (MAX_TOKENS / kv.block_tokens + 1),
 				    i & 1 ? LAYER_MAJOR : BLOCK_MAJOR),
 		.a = {
 			.layer = kv.nr_layers - 1,
@@ -324,7 +325,7 @@ static struct scene scene_again(const struct scene *s, u32 bt,
  */
 static void same_bits(struct scene *first, u32 len)
 {
-	static const u32 bts[] = { 16, 64, 32, 16 };
+	static const u32 bts[] = { 16, 80, 32, 336 };
 	u64 dense = first->a.heads * first->pool.kv.head_dim;
 	float *q = rng_floats(&rng, dense), *want = NULL, *got;
 	u64 seed = rng.s;

@@ -98,13 +98,17 @@ START_TEST(test_kv_check_rejects)
 	case 2: kv.layer_stride--; break;
 	case 3: kv.layer_stride -= 4; break;
 	case 4: kv.block_tokens = 8; break;
-	case 5: kv.block_tokens = 48; break;
+	case 5: kv.block_tokens = 24; break;
 	case 6: kv.nr_layers = 0; break;
 	case 7: kv.kv_heads = 0; break;
 	case 8: kv.head_dim = 0; break;
 	case 9: kv.head_dim = 24; break;
 	case 10: kv.head_dim = KERN_MAX_HEAD_DIM + 16; break;
 	case 11: kv.dtype = KERN_I8 + 1; break;
+	case 12:
+		kv.block_tokens = KERN_BLOCK_MAX + KERN_BLOCK_MIN;
+		kv.layer_stride *= 1024;
+		break;
 	}
 	ck_assert_int_eq(kern_kv_check(&kv), -EINVAL);
 }
@@ -619,7 +623,7 @@ static Suite *kernels_suite(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_names);
-	tcase_add_loop_test(tc, test_kv_check_rejects, 0, 12);
+	tcase_add_loop_test(tc, test_kv_check_rejects, 0, 13);
 	tcase_add_loop_test(tc, test_gemm, 0, 2);
 	tcase_add_test(tc, test_gemm_large);
 	tcase_add_test(tc, test_gemm_packed);

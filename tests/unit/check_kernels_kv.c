@@ -47,10 +47,11 @@ struct batch {
 static struct kern_kv random_kv(u32 i)
 {
 	static const u32 dims[] = { 16, 32, 48, 64, 80, 96, 128, 256 };
+	static const u32 tokens[] = { 16, 32, 64, 48, 80, 96, 112, 128, 144 };
 
 	rng.s = i;
 	return (struct kern_kv){
-		.block_tokens = 16u << rng_range(&rng, 0, 2),
+		.block_tokens = tokens[rng_range(&rng, 0, ARRAY_SIZE(tokens) - 1)],
 		.nr_layers = rng_range(&rng, 1, 3),
 		.kv_heads = rng_range(&rng, 1, 5),
 		.head_dim = dims[i % ARRAY_SIZE(dims)],
