@@ -105,6 +105,9 @@
 #define KERN_BLOCK_MIN		16u
 #define KERN_BLOCK_MAX		4096u
 
+/* Most layer groups of a model; each has tables and a geometry of its own. */
+#define KERN_MAX_GROUPS		8u
+
 /* See "Modes" above. */
 enum kern_mode {
 	KERN_MODE_EXACT,
@@ -157,6 +160,7 @@ struct kern_weight {
  * @layer_stride: bytes from a layer to the next inside a block
  * @block_tokens: a multiple of KERN_BLOCK_MIN, at most KERN_BLOCK_MAX
  * @nr_layers:    layers of a block (kv_copy copies all of them)
+ * @group:        number of the layer group; 0 if all layers are one group
  * @kv_heads:     KVH
  * @head_dim:     hd
  * @dtype:        type of K and V elements
@@ -183,6 +187,7 @@ struct kern_kv {
 	u64		layer_stride;
 	u32		block_tokens;
 	u32		nr_layers;
+	u32		group;
 	u32		kv_heads;
 	u32		head_dim;
 	enum kern_dtype	dtype;
@@ -386,9 +391,11 @@ struct kern_device {
 
 /**
  * struct kern_step - the batch of one step, in host memory
- * @kv:        geometry of the pool
- * @seqs:      rows and tables; all rows of the batch, in order
- * @nr_seqs:   length of @seqs, at least 1
+ * @kv:        [@nr_groups] geometry of each layer group, in the order of their numbers
+ * @nr_groups: 1 to KERN_MAX_GROUPS
+ * @seqs:      [@nr_groups][@nr_seqs] all rows of the batch, in order, with the tables of
+ *	each group; groups differ in their tables alone
+ * @nr_seqs:   sequences, at least 1
  * @nr_rows:   rows of all of them
  * @ids:       [nr_rows] token of each row
  * @positions: [nr_rows] number for the position of each row: rope_table() takes
@@ -399,11 +406,12 @@ struct kern_device {
  * @max_wanted: most rows of logits, likewise
  * @once:      do not record it: the ops depend on more than the batch
  *
- * Valid until kern_step_begin() has returned, except for @seqs and its tables,
- * which attention and kv_write of the step use again.
+ * Valid until kern_step_begin() has returned, except for @seqs and its tables:
+ * attention and kv_write of the step get those of the layer's group again.
  */
 struct kern_step {
 	const struct kern_kv		*kv;
+	u32				nr_groups;
 	const struct kern_attn_seq	*seqs;
 	u32				nr_seqs;
 	u32				nr_rows;

@@ -104,6 +104,7 @@ static bool in_place(const struct kern_kv *kv)
 	       !(kv->layer_stride % 16);
 }
 
+/* The arguments of a call; its batch is on the device then. */
 static struct k_attn_args args_of(struct cuda_ctx *c, const struct kern_attn *a)
 {
 	const u64 dense = (u64)a->heads * a->kv->head_dim;
@@ -111,7 +112,8 @@ static struct k_attn_args args_of(struct cuda_ctx *c, const struct kern_attn *a)
 	const u32 odd = a->kv->block_tokens >> shift;
 
 	return (struct k_attn_args){
-		.batch = c->batch, .kv = cuda_kv(a->kv),
+		.batch = cuda_batch_of(c, a->seqs, a->nr_seqs, a->kv),
+		.kv = cuda_kv(a->kv),
 		.q = a->q, .q_ld = a->q_ld ? a->q_ld : dense,
 		.out = a->out, .out_ld = a->out_ld ? a->out_ld : dense,
 		.layer = a->layer, .heads = a->heads,
@@ -215,7 +217,6 @@ void cuda_attention(struct kern_ctx *ctx, const struct kern_attn *a)
 			  CUDA_ERROR_INVALID_VALUE);
 		return;
 	}
-	cuda_batch_of(c, a->seqs, a->nr_seqs, a->kv->block_tokens);
 	k = args_of(c, a);
 	if (c->exact || a->kv->dtype == KERN_F32) {
 		launch_exact(c, &k);

@@ -73,8 +73,20 @@ static bool kv_is(const struct kern_kv *a, const struct kern_kv *b)
 	return a->base == b->base && a->unit == b->unit &&
 	       a->layer_stride == b->layer_stride &&
 	       a->block_tokens == b->block_tokens &&
-	       a->nr_layers == b->nr_layers && a->kv_heads == b->kv_heads &&
+	       a->nr_layers == b->nr_layers && a->group == b->group &&
+	       a->kv_heads == b->kv_heads &&
 	       a->head_dim == b->head_dim && a->dtype == b->dtype;
+}
+
+/* Are all groups those that the graphs were recorded for? */
+static bool groups_are(const struct cuda_ctx *c, const struct kern_step *s)
+{
+	u32 g;
+
+	for (g = 0; g < s->nr_groups && g < c->nr_groups; g++)
+		if (!kv_is(&c->kv[g], &s->kv[g]))
+			return false;
+	return c->nr_groups == s->nr_groups;
 }
 
 /* The graph of this size, or NULL. */
@@ -124,9 +136,10 @@ void cuda_graph_choose(struct cuda_ctx *c, const struct kern_step *s,
 	c->current = NULL;
 	if (!recordable(c, s, rows))
 		return;
-	if (!kv_is(&c->kv, s->kv)) {
+	if (!groups_are(c, s)) {
 		cuda_graph_drop_all(c);
-		c->kv = *s->kv;
+		c->nr_groups = s->nr_groups;
+		memcpy(c->kv, s->kv, s->nr_groups * sizeof(*c->kv));
 	}
 	g = graph_find(c, rows, len, s->nr_wanted);
 	if (g) {

@@ -84,7 +84,9 @@ enum cuda_step {
  * @arch:      10 * major + minor of the compute capability
  * @exact:     numeric mode
  * @settle:    results of ops are rounded to bf16
- * @batch:     batch of the open step, or of the last call outside of a step
+ * @batch:     batch of the open step, with the tables of group 0, or of the last call
+ *	outside of a step
+ * @room:      sequences that @batch has room for in each group
  * @bound:     upper bounds of the counts in @batch; if a step is recorded, also of
  *	those of all steps that replay it.  Grids are sized by them
  * @max_entries: entries that @batch has room for
@@ -103,7 +105,7 @@ enum cuda_step {
  * @next:      index of the next staging buffer
  * @host:      the batch of a step in host memory, uploaded to @dev
  * @dev:       the same on the device; @dev_bytes each
- * @kv:        geometry that @graph was recorded for
+ * @kv:        [@nr_groups] geometry that @graph was recorded for
  * @graph:     the @nr_graphs graphs
  * @current:   graph of this step, which is filled up to the graph's size; or NULL
  * @steps:     number of steps so far
@@ -127,6 +129,7 @@ struct cuda_ctx {
 	bool			exact;
 	bool			settle;
 	struct dev_batch	batch;
+	u32			room;
 	struct dev_step		bound;
 	u32			max_entries;
 	void			*scratch;
@@ -144,7 +147,8 @@ struct cuda_ctx {
 	u8			*host;
 	u8			*dev;
 	u64			dev_bytes;
-	struct kern_kv		kv;
+	struct kern_kv		kv[KERN_MAX_GROUPS];
+	u32			nr_groups;
 	struct cuda_graph	graph[CUDA_MAX_GRAPHS];
 	u32			nr_graphs;
 	struct cuda_graph	*current;
@@ -193,13 +197,14 @@ void *cuda_scratch(struct cuda_ctx *c, u64 bytes);
 int cuda_fail(struct cuda_ctx *c, const char *what, CUresult r);
 
 /**
- * cuda_batch_of() - make the rows of @seqs c->batch, in stream order
+ * cuda_batch_of() - the rows of @seqs on the device, with the tables of @kv's group
  *
- * In a step c->batch has them already, and @seqs is the step's.  Otherwise this
- * uploads them, and sets c->bound.
+ * In a step they are there already, and @seqs is the step's.  Otherwise this
+ * uploads them, in stream order, and sets c->bound.
  */
-void cuda_batch_of(struct cuda_ctx *c, const struct kern_attn_seq *seqs,
-		   u32 nr_seqs, u32 block_tokens);
+struct dev_batch cuda_batch_of(struct cuda_ctx *c,
+			       const struct kern_attn_seq *seqs, u32 nr_seqs,
+			       const struct kern_kv *kv);
 
 /* ctx.c */
 int cuda_open(const struct kern_opts *opts, bool exact, struct kern_ctx **ret,

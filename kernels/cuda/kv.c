@@ -51,8 +51,7 @@ static struct k_kv_write_args write_args(struct cuda_ctx *c,
 	};
 
 	w.vec = at_16(w.k) && at_16(w.v) && !(w.k_ld % 4) && !(w.v_ld % 4);
-	cuda_batch_of(c, a->seqs, a->nr_seqs, kv->block_tokens);
-	w.batch = c->batch;
+	w.batch = cuda_batch_of(c, a->seqs, a->nr_seqs, kv);
 	/* Enough for all steps that replay this launch. */
 	w.rows = c->bound.nr_rows;
 	return w;

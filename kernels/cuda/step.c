@@ -10,10 +10,14 @@
  * batch at the same addresses.  Tables come last, since their length may change
  * from step to step.
  *
+ * A model with several layer groups has several tables for a sequence.  Its sequences are
+ * there once for each group, one group after the other, and differ in their tables.
+ *
  * Rows that only fill a graph up belong to no sequence (~0), have token 0 at
  * position 0, and write no KV; their results are not used.
  *
- * Invariant: c->batch describes the batch on the device, in stream order.
+ * Invariant: c->batch describes the batch on the device, in stream order, and the
+ * sequences of group g begin at c->batch.seqs + g * c->room.
  */
 #include <stdlib.h>
 
@@ -60,24 +64,25 @@ static struct parts parts_of(u64 seqs, u64 rows, u64 wanted, u64 entries)
 	return p;
 }
 
-static u32 seq_entries(const struct kern_attn_seq *s, u32 block_tokens)
+static u32 seq_entries(const struct kern_attn_seq *s, const struct kern_kv *kv)
 {
-	return DIV_ROUND_UP(s->start_pos + s->nr_rows, block_tokens);
+	return DIV_ROUND_UP(s->start_pos + s->nr_rows, kv->block_tokens);
 }
 
 /* Counts of a batch; *@entries: the entries of all its tables. */
-static struct dev_step count(const struct kern_attn_seq *seqs, u32 nr_seqs,
-			     u32 block_tokens, u64 *entries)
+static struct dev_step count(const struct kern_step *st, u64 *entries)
 {
-	struct dev_step n = { .nr_seqs = nr_seqs };
+	struct dev_step n = { .nr_seqs = st->nr_seqs };
 	const struct kern_attn_seq *s;
+	u32 g;
 
 	*entries = 0;
-	for (s = seqs; s < seqs + nr_seqs; s++) {
+	for (s = st->seqs; s < st->seqs + st->nr_seqs; s++) {
 		n.nr_rows = max(n.nr_rows, s->first_row + s->nr_rows);
 		n.max_rows_seq = max(n.max_rows_seq, s->nr_rows);
 		n.max_len = max(n.max_len, s->start_pos + s->nr_rows);
-		*entries += seq_entries(s, block_tokens);
+		for (g = 0; g < st->nr_groups; g++)
+			*entries += seq_entries(s, &st->kv[g]);
 	}
 	return n;
 }
@@ -112,34 +117,48 @@ static bool make_room(struct cuda_ctx *c, u64 bytes)
 	return c->dev_bytes;
 }
 
-/* Lay out sequences, their rows and tables in c->host. */
-static void lay_seqs(struct cuda_ctx *c, const struct parts *p, u32 rows,
-		     const struct kern_attn_seq *seqs, u32 nr_seqs,
-		     u32 block_tokens)
+/* Lay out the sequences of group @g and their tables from entry @at on, in c->host. */
+static u32 lay_group(struct cuda_ctx *c, const struct parts *p,
+		     const struct kern_step *st, u32 g, u32 at)
 {
-	struct dev_seq *to = (void *)(c->host + p->seqs);
-	u32 *row_seq = (void *)(c->host + p->row_seq);
-	u32 *row_pos = (void *)(c->host + p->row_pos);
+	struct dev_seq *to = (struct dev_seq *)(void *)(c->host + p->seqs) +
+			     (u64)g * c->room;
+	const struct kern_attn_seq *s = st->seqs + (u64)g * st->nr_seqs;
 	u32 *entries = (void *)(c->host + p->entries);
-	u32 i, j, n, at = 0;
+	u32 i, n;
 
-	memset(row_seq, 0xff, rows * sizeof(*row_seq));
-	memset(row_pos, 0, rows * sizeof(*row_pos));
-	for (i = 0; i < nr_seqs; i++) {
-		const struct kern_attn_seq *s = &seqs[i];
-
+	for (i = 0; i < st->nr_seqs; i++, s++) {
 		to[i] = (struct dev_seq){
 			.table = at, .nr_rows = s->nr_rows,
 			.first_row = s->first_row, .start_pos = s->start_pos,
 		};
+		n = seq_entries(s, &st->kv[g]);
+		memcpy(entries + at, s->table, n * sizeof(*entries));
+		at += n;
+	}
+	return at;
+}
+
+/* Lay out sequences, their rows and tables in c->host. */
+static void lay_seqs(struct cuda_ctx *c, const struct parts *p, u32 rows,
+		     const struct kern_step *st)
+{
+	u32 *row_seq = (void *)(c->host + p->row_seq);
+	u32 *row_pos = (void *)(c->host + p->row_pos);
+	u32 i, j, at = 0;
+
+	memset(row_seq, 0xff, rows * sizeof(*row_seq));
+	memset(row_pos, 0, rows * sizeof(*row_pos));
+	for (i = 0; i < st->nr_seqs; i++) {
+		const struct kern_attn_seq *s = &st->seqs[i];
+
 		for (j = 0; j < s->nr_rows; j++) {
 			row_seq[s->first_row + j] = i;
 			row_pos[s->first_row + j] = s->start_pos + j;
 		}
-		n = seq_entries(s, block_tokens);
-		memcpy(entries + at, s->table, n * sizeof(*entries));
-		at += n;
 	}
+	for (i = 0; i < st->nr_groups; i++)
+		at = lay_group(c, p, st, i, at);
 }
 
 /* Copy @nr words of @from, and pad them with zeros to @room words. */
@@ -166,22 +185,41 @@ static void publish(struct cuda_ctx *c, const struct parts *p,
 	c->max_entries = (p->end - p->entries) / sizeof(u32);
 }
 
-void cuda_batch_of(struct cuda_ctx *c, const struct kern_attn_seq *seqs,
-		   u32 nr_seqs, u32 block_tokens)
+/* Upload a batch for one call; it has one group. */
+static void lay_call(struct cuda_ctx *c, const struct kern_step *st)
 {
 	struct dev_step counts;
 	struct parts p;
 	u64 entries;
 
-	if (c->step != CUDA_STEP_NONE || !cuda_enter(c))
+	if (!cuda_enter(c))
 		return;
-	counts = count(seqs, nr_seqs, block_tokens, &entries);
-	p = parts_of(nr_seqs, counts.nr_rows, 0, entries);
+	counts = count(st, &entries);
+	p = parts_of(st->nr_seqs, counts.nr_rows, 0, entries);
 	if (!make_room(c, p.end))
 		return;
-	lay_seqs(c, &p, counts.nr_rows, seqs, nr_seqs, block_tokens);
+	c->room = st->nr_seqs;
+	lay_seqs(c, &p, counts.nr_rows, st);
 	publish(c, &p, &counts);
 	c->bound = counts;
+}
+
+struct dev_batch cuda_batch_of(struct cuda_ctx *c,
+			       const struct kern_attn_seq *seqs, u32 nr_seqs,
+			       const struct kern_kv *kv)
+{
+	const struct kern_step call = {
+		.kv = kv, .nr_groups = 1, .seqs = seqs, .nr_seqs = nr_seqs,
+	};
+	struct dev_batch b;
+
+	if (c->step == CUDA_STEP_NONE) {
+		lay_call(c, &call);
+		return c->batch;
+	}
+	b = c->batch;
+	b.seqs += (u64)kv->group * c->room;
+	return b;
 }
 
 /* Rows that the ops of this step run: with a graph, those of the graph. */
@@ -204,11 +242,11 @@ static void step_lay(struct cuda_ctx *c, const struct kern_step *s,
 		     struct kern_rows *rows)
 {
 	const u32 seqs = rows->recorded ? rows->nr_rows : s->nr_seqs;
-	const struct parts p = parts_of(seqs, rows->nr_rows, rows->nr_wanted,
-					entries);
+	const struct parts p = parts_of((u64)seqs * s->nr_groups, rows->nr_rows,
+					rows->nr_wanted, entries);
 
-	lay_seqs(c, &p, rows->nr_rows, s->seqs, s->nr_seqs,
-		 s->kv->block_tokens);
+	c->room = seqs;
+	lay_seqs(c, &p, rows->nr_rows, s);
 	lay_words((void *)(c->host + p.ids), s->ids, s->nr_rows,
 		  rows->nr_rows);
 	lay_words((void *)(c->host + p.positions), s->positions, s->nr_rows,
@@ -233,11 +271,11 @@ int cuda_step_begin(struct kern_ctx *ctx, const struct kern_step *s,
 	c->short_of = 0;
 	if (!cuda_enter(c))
 		return c->err;
-	counts = count(s->seqs, s->nr_seqs, s->kv->block_tokens, &entries);
+	counts = count(s, &entries);
 	/* Room as for a recorded step, so that the choice does not change it. */
 	most = cuda_bucket(s->nr_rows);
-	if (!make_room(c, parts_of(max(most, s->nr_seqs), most, most,
-				   entries).end))
+	if (!make_room(c, parts_of((u64)max(most, s->nr_seqs) * s->nr_groups,
+				   most, most, entries).end))
 		return c->err;
 	cuda_graph_choose(c, s, &counts);
 	*rows = rows_of(c, s);

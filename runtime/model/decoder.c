@@ -434,7 +434,8 @@ int model_forward_draw(struct model *model, const struct model_kv *kv,
 	const struct kern_kv g = geometry(model, kv);
 	const struct model_work *w = &model->work;
 	struct kern_step s = {
-		.kv = &g, .seqs = w->seqs, .nr_seqs = nr_seqs, .ids = w->ids,
+		.kv = &g, .nr_groups = 1, .seqs = w->seqs, .nr_seqs = nr_seqs,
+		.ids = w->ids,
 		.positions = w->positions, .wanted = w->wanted,
 		.max_rows = model->info.max_rows,
 		.max_wanted = w->max_logits,

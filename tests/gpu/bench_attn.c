@@ -102,7 +102,7 @@ static bool scene_make(struct bench *b, struct scene *s, u32 nr, u32 ctx,
 	};
 	probe_fill_bf16(&b->g, (CUdeviceptr)(uintptr_t)s->attn.q, q_bytes / 2, 2);
 	s->step = (struct kern_step){
-		.kv = &s->kv, .seqs = s->seqs, .nr_seqs = nr,
+		.kv = &s->kv, .nr_groups = 1, .seqs = s->seqs, .nr_seqs = nr,
 		.nr_rows = nr * rows, .ids = s->ids, .positions = s->ids,
 		.max_rows = s->rows, .max_wanted = 0, .once = rows > 1,
 	};

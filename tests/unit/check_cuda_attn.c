@@ -371,6 +371,112 @@ START_TEST(test_exact)
 }
 END_TEST
 
+/* ------------------------------------------------------- layer groups */
+
+#define NR_GROUPS	2u
+
+/* A step with two groups: each scene is a group, with the same rows in the same order. */
+struct groups {
+	struct scene		s[NR_GROUPS];
+	struct kern_kv		kv[NR_GROUPS];
+	struct kern_attn_seq	seqs[NR_GROUPS * MAX_SEQS];
+	struct kern_attn	a[NR_GROUPS];
+	float			*want[NR_GROUPS];
+	u64			floats;
+};
+
+static void groups_create(struct groups *g, u32 rows, struct kern_ctx *ctx)
+{
+	static const u32 bts[NR_GROUPS] = { 16, 48 };
+	static const u32 lens[] = { 130, 17, 700 };
+	const u64 seed = rng.s;
+	u32 i, j;
+
+	for (i = 0; i < NR_GROUPS; i++) {
+		struct scene *s = &g->s[i];
+
+		rng.s = seed;
+		*s = scene_create(0, KERN_BF16, 2, i ? 50 : 0);
+		pool_destroy(&s->pool);
+		*s = scene_again(s, bts[i], BLOCK_MAJOR, seed + i, lens[0], rows);
+		for (j = 1; j < ARRAY_SIZE(lens); j++)
+			scene_add(s, lens[j], rows, false);
+		scene_forget(s);
+		g->floats = (u64)s->nr_rows * s->a.heads * s->pool.kv.head_dim;
+		s->q = rng_floats(&rng, g->floats);
+		g->want[i] = scene_run(s, 0, (u64)s->a.heads * s->pool.kv.head_dim);
+		memcpy(g->seqs + (u64)i * s->nr_seqs, s->seqs,
+		       s->nr_seqs * sizeof(*s->seqs));
+		g->kv[i] = s->pool.kv;
+		g->kv[i].group = i;
+		g->kv[i].base = ops[0]->mem_alloc(ctx, s->pool.bytes);
+		ops[0]->mem_put(ctx, g->kv[i].base, s->pool.kv.base, s->pool.bytes);
+		g->a[i] = s->a;
+		g->a[i].kv = &g->kv[i];
+		g->a[i].nr_seqs = s->nr_seqs;
+		g->a[i].seqs = g->seqs + (u64)i * s->nr_seqs;
+		g->a[i].q = ops[0]->mem_alloc(ctx, g->floats * sizeof(float));
+		ops[0]->mem_put(ctx, (void *)(uintptr_t)g->a[i].q, s->q,
+				g->floats * sizeof(float));
+		g->a[i].out = ops[0]->mem_alloc(ctx, g->floats * sizeof(float));
+	}
+}
+
+/* One step; its results must have the bits of calls outside of a step. */
+static void groups_step(struct groups *g, struct kern_ctx *ctx, bool replayed)
+{
+	const u32 zeros[MAX_SEQS * 8] = { 0 };
+	const struct kern_step st = {
+		.kv = g->kv, .nr_groups = NR_GROUPS, .seqs = g->seqs,
+		.nr_seqs = g->s[0].nr_seqs, .nr_rows = g->s[0].nr_rows,
+		.ids = zeros, .positions = zeros, .max_rows = 64,
+	};
+	float *got = poisoned(g->floats);
+	struct kern_rows rows;
+	u32 i;
+
+	for (i = 0; i < NR_GROUPS; i++)
+		ops[0]->mem_put(ctx, g->a[i].out, got,
+				g->floats * sizeof(float));
+	ck_assert_msg(!kern_step_begin(ops[0], ctx, &st, &rows), "%s",
+		      ops[0]->failure(ctx));
+	ck_assert_int_eq(rows.replayed, replayed);
+	for (i = NR_GROUPS; i-- && !replayed;)
+		ops[0]->attention(ctx, &g->a[i]);
+	ck_assert_int_eq(kern_step_end(ops[0], ctx), 0);
+	for (i = 0; i < NR_GROUPS; i++) {
+		ck_assert_int_eq(ops[0]->mem_get(ctx, got, g->a[i].out,
+						 g->floats * sizeof(float)), 0);
+		ck_assert_msg(!memcmp(got, g->want[i], g->floats * sizeof(*got)),
+			      "other bits in group %u", i);
+	}
+	free(got);
+}
+
+/* Prefill, then decode: launched, recorded, and replayed. */
+START_TEST(test_groups)
+{
+	static const struct kern_opts opts = { .graphs = true };
+	struct kern_ctx *ctx;
+	struct groups g;
+	char why[256];
+	u32 i, n;
+
+	ck_assert_int_eq(kern_open(ops[0], 0, &opts, &ctx, why, sizeof(why)), 0);
+	for (n = 0; n < 2; n++) {
+		rng.s = 31 + n;
+		groups_create(&g, n ? 1 : 5, ctx);
+		for (i = 0; i < 3; i++)
+			groups_step(&g, ctx, n && i == 2);
+		for (i = 0; i < NR_GROUPS; i++) {
+			free(g.want[i]);
+			scene_destroy(&g.s[i]);
+		}
+	}
+	kern_close(ops[0], ctx);
+}
+END_TEST
+
 static Suite *cuda_attn_suite(void)
 {
 	Suite *s = suite_create("cuda-attn");
@@ -382,6 +488,7 @@ static Suite *cuda_attn_suite(void)
 	tcase_add_loop_test(tc, test_decode, 0, hosted_rounds(8, 45));
 	tcase_add_loop_test(tc, test_mixed, 0, hosted_rounds(6, 30));
 	tcase_add_loop_test(tc, test_exact, 0, hosted_rounds(1, 5));
+	tcase_add_test(tc, test_groups);
 	suite_add_tcase(s, tc);
 	return s;
 }
