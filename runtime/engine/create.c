@@ -116,7 +116,7 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 	ret = engine_check_pool(e, err);
 	if (ret)
 		return ret;
-	e->kv.block_tokens = p.block_tokens;
+	e->kv.block_tokens[0] = p.block_tokens;
 	return 0;
 }
 
@@ -128,7 +128,7 @@ static void engine_size(struct engine *e, const struct engine_opts *o)
 
 	e->kv.base = kvmm_pool(e->k);
 	e->kv.unit = rep->unit;
-	e->kv.layer_stride = rep->stride[0];
+	e->kv.layer_stride[0] = rep->stride[0];
 	/* Of fewer sequences than asked for, most are for requests. */
 	e->max_handles = rep->max_seqs < seqs_wanted(o) + o->max_leases ?
 			 min(o->max_leases, rep->max_seqs / 8) : o->max_leases;

@@ -197,7 +197,7 @@ void seq_refused(struct engine *e, struct seq *s, int err)
 		return;
 	}
 	bytes = DIV_ROUND_UP((u64)r->c.nr + r->c.max_new - 1,
-			     e->kv.block_tokens) * info->block_bytes;
+			     e->kv.block_tokens[0]) * info->block_bytes;
 	seq_fail(e, s, err,
 		 "%u prompt tokens and up to %u new ones need %llu KiB of KV memory, "
 		 "%s: ask for fewer tokens, or give the domain or the pool more",

@@ -115,7 +115,7 @@ static u64 pin_most(const struct engine *e)
 	const u64 blocks = info->span_extents ? (u64)info->nr_extents /
 			   info->span_extents * info->span_blocks : 0;
 
-	return min(blocks, e->max_blocks) / PIN_SHARE * e->kv.block_tokens;
+	return min(blocks, e->max_blocks) / PIN_SHARE * e->kv.block_tokens[0];
 }
 
 /* ---- requests ---- */
@@ -299,7 +299,7 @@ static void answer_renew(struct engine *e, struct engine_lease *l, int err)
 static void answer_look(struct engine *e, struct engine_lease *l, int err,
 			const struct kvmm_lookup_res *res)
 {
-	if (!err && (res->found > l->piece || res->found % e->kv.block_tokens ||
+	if (!err && (res->found > l->piece || res->found % e->kv.block_tokens[0] ||
 		     (!res->found && (res->flags & KVMM_LOOKUP_MORE))))
 		err = -EPROTO;
 	if (err) {

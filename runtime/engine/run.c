@@ -71,7 +71,7 @@ void step_granted(struct engine *e, struct step *st,
 /* Make the private table cover all positions of the entry and before it. */
 static bool entry_read_table(struct engine *e, struct entry *en)
 {
-	const u32 bt = e->kv.block_tokens;
+	const u32 bt = e->kv.block_tokens[0];
 	struct seq *s = en->seq;
 	const u32 need = DIV_ROUND_UP(en->start + en->nr, bt);
 	const u32 from = min(s->table_ok, en->res.table_lo);
@@ -119,7 +119,7 @@ static void step_copy(struct engine *e, const struct step *st)
 	}
 	e->stats.copies += nr;
 	if (nr)
-		model_copy_blocks(e->model, &e->kv, from, to, tokens, nr);
+		model_copy_blocks(e->model, &e->kv, 0, from, to, tokens, nr);
 }
 
 /*
@@ -183,7 +183,7 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 			.tokens = en->seq->ids + en->start,
 			.nr_tokens = en->nr,
 			.start = en->start,
-			.table = en->seq->table,
+			.table[0] = en->seq->table,
 			.want_logits = en->rows,
 		};
 	}

@@ -46,7 +46,7 @@ static void live_insert(struct engine *e, struct seq *s)
 struct seq *seq_create(struct engine *e, struct request *r)
 {
 	const u32 cap = r->c.nr + r->c.max_new;
-	const u32 nr_table = DIV_ROUND_UP(cap, e->kv.block_tokens);
+	const u32 nr_table = DIV_ROUND_UP(cap, e->kv.block_tokens[0]);
 	struct seq *s;
 
 	s = calloc(1, sizeof(*s) + ((size_t)cap + nr_table) * sizeof(u32));

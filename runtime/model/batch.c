@@ -11,7 +11,10 @@ static int seq_check(const struct model *model, const struct model_seq_in *s)
 {
 	u32 i;
 
-	if (!s->nr_tokens || !s->tokens || !s->table ||
+	for (i = 0; i < model->info.nr_groups; i++)
+		if (!s->table[i])
+			return -EINVAL;
+	if (!s->nr_tokens || !s->tokens ||
 	    s->want_logits > s->nr_tokens ||
 	    (u64)s->start + s->nr_tokens > model->info.max_len)
 		return -EINVAL;
@@ -56,6 +59,23 @@ static u32 pack_wanted(const struct model_seq_in *s, u32 first_row, u32 *to)
 	return s->want_logits;
 }
 
+/* The sequences with the tables of group @g; all groups have the same rows. */
+static void pack_seqs(const struct model_seq_in *seqs, u32 nr_seqs, u32 g,
+		      struct kern_attn_seq *to)
+{
+	u32 i, row = 0;
+
+	for (i = 0; i < nr_seqs; i++) {
+		to[i] = (struct kern_attn_seq){
+			.table = seqs[i].table[g],
+			.nr_rows = seqs[i].nr_tokens,
+			.first_row = row,
+			.start_pos = seqs[i].start,
+		};
+		row += seqs[i].nr_tokens;
+	}
+}
+
 void batch_pack(struct model *model, const struct model_seq_in *seqs,
 		u32 nr_seqs)
 {
@@ -63,13 +83,9 @@ void batch_pack(struct model *model, const struct model_seq_in *seqs,
 	struct model_work *w = &model->work;
 	u32 i, j, row = 0, wanted = 0;
 
+	for (i = 0; i < model->info.nr_groups; i++)
+		pack_seqs(seqs, nr_seqs, i, w->seqs + (u64)i * nr_seqs);
 	for (i = 0; i < nr_seqs; i++) {
-		w->seqs[i] = (struct kern_attn_seq){
-			.table = seqs[i].table,
-			.nr_rows = seqs[i].nr_tokens,
-			.first_row = row,
-			.start_pos = seqs[i].start,
-		};
 		wanted += pack_wanted(&seqs[i], row, w->wanted + wanted);
 		for (j = 0; j < seqs[i].nr_tokens; j++, row++) {
 			w->ids[row] = seqs[i].tokens[j];

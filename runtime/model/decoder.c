@@ -31,6 +31,10 @@
  * that another op will read is rounded to bf16 in place.  No op reads logits,
  * so they stay f32.
  *
+ * Groups.  A layer belongs to a layer group (struct model_group).  Its K and V are in
+ * that group's blocks, found by that group's tables, as the layer that it is among those
+ * of the group.  The other ops do not know groups, and the bits are the same.
+ *
  * KV.  The blocks hold K and V in a type of their own: with bf16 arithmetic
  * bf16 loses nothing more, narrower types do.  The kernels convert; only the
  * geometry names the type here.
@@ -153,16 +157,29 @@ static void turn_and_append(struct model *model,
 		kern_rope_write(model->ops, model->ctx, &r);
 }
 
-static void layer_attend(struct model *model, const struct kern_kv *kv,
-			 u32 nr_seqs, u32 layer, u32 m)
+/**
+ * struct layer_kv - where K and V of a layer are
+ * @kv:      geometry of its group
+ * @seqs:    [@nr_seqs] the sequences with the tables of that group
+ * @at:      number of the layer among those of the group
+ */
+struct layer_kv {
+	const struct kern_kv		*kv;
+	const struct kern_attn_seq	*seqs;
+	u32				nr_seqs;
+	u32				at;
+};
+
+static void layer_attend(struct model *model, const struct layer_kv *lkv,
+			 u32 layer, u32 m)
 {
 	const struct model_work *w = &model->work;
 	const bool local = config_is_local(&model->cfg, layer);
 	const struct kern_attn a = {
-		.kv = kv,
-		.layer = layer,
-		.nr_seqs = nr_seqs,
-		.seqs = w->seqs,
+		.kv = lkv->kv,
+		.layer = lkv->at,
+		.nr_seqs = lkv->nr_seqs,
+		.seqs = lkv->seqs,
 		.q = w->q,
 		.out = w->attn,
 		.heads = model->cfg.heads,
@@ -171,10 +188,10 @@ static void layer_attend(struct model *model, const struct kern_kv *kv,
 		.softcap = model->cfg.attn_cap,
 	};
 	const struct kern_kv_append app = {
-		.kv = kv,
-		.layer = layer,
-		.nr_seqs = nr_seqs,
-		.seqs = w->seqs,
+		.kv = lkv->kv,
+		.layer = lkv->at,
+		.nr_seqs = lkv->nr_seqs,
+		.seqs = lkv->seqs,
 		.k = w->k,
 		.v = w->v,
 	};
@@ -184,8 +201,8 @@ static void layer_attend(struct model *model, const struct kern_kv *kv,
 }
 
 /* From normalised h to h, normalised for the MLP. */
-static void layer_attention(struct model *model, const struct kern_kv *kv,
-			    u32 nr_seqs, u32 layer, u32 m)
+static void layer_attention(struct model *model, const struct layer_kv *lkv,
+			    u32 layer, u32 m)
 {
 	const struct model_layer *l = &model->w.layers[layer];
 	const struct model_config *cfg = &model->cfg;
@@ -199,7 +216,7 @@ static void layer_attention(struct model *model, const struct kern_kv *kv,
 	if (l->k_norm)
 		normalise(model, w->k, l->k_norm, NULL, m * cfg->kv_heads, hd,
 			  w->k);
-	layer_attend(model, kv, nr_seqs, layer, m);
+	layer_attend(model, lkv, layer, m);
 	settle(model, w->attn, (u64)m * cfg->heads * cfg->head_dim);
 	project(model, w->attn, &l->o, l->o_bias, m, w->side);
 	if (l->attn_post)
@@ -340,18 +357,33 @@ static void embed(struct model *model, const struct kern_rows *rows, u32 m)
 }
 
 static struct kern_kv geometry(const struct model *model,
-			       const struct model_kv *kv)
+			       const struct model_kv *kv, u32 group)
 {
 	return (struct kern_kv){
 		.base = kv->base,
 		.unit = kv->unit,
-		.layer_stride = kv->layer_stride,
-		.block_tokens = kv->block_tokens,
-		.nr_layers = model->cfg.layers,
+		.layer_stride = kv->layer_stride[group],
+		.block_tokens = kv->block_tokens[group],
+		.nr_layers = model->info.group[group].layers,
+		.group = group,
 		.kv_heads = model->cfg.kv_heads,
 		.head_dim = model->cfg.head_dim,
 		.dtype = model->kv_type,
 	};
+}
+
+/* The geometry of all groups.  Return: do the kernels take it? */
+static bool geometries(const struct model *model, const struct model_kv *kv,
+		       struct kern_kv *g)
+{
+	u32 i;
+
+	for (i = 0; i < model->info.nr_groups; i++) {
+		g[i] = geometry(model, kv, i);
+		if (kern_kv_check(&g[i]))
+			return false;
+	}
+	return true;
 }
 
 /* Does a row of the batch have its own frequencies? */
@@ -378,14 +410,18 @@ static void step_ops(struct model *model, const struct kern_step *s,
 {
 	const struct model_layer *first = model->w.layers;
 	struct model_work *w = &model->work;
-	u32 layer;
+	u32 layer, g, used[MODEL_MAX_GROUPS] = { 0 };
 
 	embed(model, rows, s->nr_rows);
 	normalise(model, w->x, first->attn_norm, first->attn_norm_bias,
 		  rows->nr_rows, model->cfg.hidden, w->h);
 	for (layer = 0; layer < model->cfg.layers; layer++) {
-		layer_attention(model, s->kv, s->nr_seqs, layer,
-				rows->nr_rows);
+		g = s->nr_groups > 1 && config_is_local(&model->cfg, layer);
+		layer_attention(model, &(struct layer_kv){
+			.kv = &s->kv[g],
+			.seqs = s->seqs + (u64)g * s->nr_seqs,
+			.nr_seqs = s->nr_seqs, .at = used[g]++,
+		}, layer, rows->nr_rows);
 		layer_mlp(model, layer, rows->nr_rows);
 	}
 	head_logits(model, rows, s->nr_wanted, out);
@@ -431,11 +467,11 @@ int model_forward_draw(struct model *model, const struct model_kv *kv,
 		       const struct model_draws *draws, float *logits)
 {
 	const struct head_out out = { .logits = logits, .draws = draws };
-	const struct kern_kv g = geometry(model, kv);
 	const struct model_work *w = &model->work;
+	struct kern_kv g[MODEL_MAX_GROUPS];
 	struct kern_step s = {
-		.kv = &g, .nr_groups = 1, .seqs = w->seqs, .nr_seqs = nr_seqs,
-		.ids = w->ids,
+		.kv = g, .nr_groups = model->info.nr_groups, .seqs = w->seqs,
+		.nr_seqs = nr_seqs, .ids = w->ids,
 		.positions = w->positions, .wanted = w->wanted,
 		.max_rows = model->info.max_rows,
 		.max_wanted = w->max_logits,
@@ -445,7 +481,7 @@ int model_forward_draw(struct model *model, const struct model_kv *kv,
 	ret = batch_check(model, seqs, nr_seqs, &s.nr_rows, &s.nr_wanted);
 	if (ret)
 		return ret;
-	if ((s.nr_wanted && !logits) || kern_kv_check(&g) ||
+	if ((s.nr_wanted && !logits) || !geometries(model, kv, g) ||
 	    (draws && !head_check(model, draws, s.nr_wanted)))
 		return -EINVAL;
 	if (!s.nr_rows)
@@ -484,10 +520,10 @@ const char *model_failure(struct model *model)
 }
 
 void model_copy_blocks(struct model *model, const struct model_kv *kv,
-		       const u32 *from, const u32 *to, const u32 *tokens,
-		       u32 nr)
+		       u32 group, const u32 *from, const u32 *to,
+		       const u32 *tokens, u32 nr)
 {
-	const struct kern_kv g = geometry(model, kv);
+	const struct kern_kv g = geometry(model, kv, group);
 	struct kern_kv_copy copies[64];
 	u32 done, i, n;
 

@@ -36,7 +36,7 @@
  * @ids:	[rows], on the host like all members below
  * @positions:	[rows]
  * @wanted:	[rows] rows whose logits are wanted
- * @seqs:	[max_seqs]
+ * @seqs:	[groups][max_seqs], used as [groups][sequences of the batch]
  * @inv_host:	as @inv_rows
  * @told:	[rows] the token that a row of logits named last, with the
  *		"null" kernels; MODEL_TOLD_NONE before
@@ -117,7 +117,6 @@ static inline bool work_has_inv_rows(const struct model_config *cfg)
  * @rows:   gets its rows
  * @wanted: gets its rows of logits
  *
- * Return: as model_forward().
  * Return: as model_forward().
  */
 int __must_check batch_check(const struct model *model,

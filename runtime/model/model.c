@@ -98,6 +98,25 @@ static void model_fill_kv(struct model *m, const struct model_opts *o)
 	i->scale_bytes = kern_dtype_scaled(m->kv_type) ? sizeof(float) : 0;
 }
 
+/* Sort the layers into groups. */
+static void model_fill_groups(struct model *m, const struct model_opts *o)
+{
+	const struct model_config *c = &m->cfg;
+	struct model_info *i = &m->info;
+	u32 layer, local = 0;
+
+	for (layer = 0; layer < c->layers; layer++)
+		local += c->window && config_is_local(c, layer);
+	i->nr_groups = 1;
+	i->group[0].layers = c->layers;
+	if (!o->window_group || !local || local == c->layers ||
+	    c->window >= i->max_len)
+		return;
+	i->nr_groups = 2;
+	i->group[0].layers -= local;
+	i->group[1] = (struct model_group){ local, c->window };
+}
+
 static void model_fill_info(struct model *m, const struct model_opts *o)
 {
 	const struct model_config *c = &m->cfg;
@@ -122,6 +141,7 @@ static void model_fill_info(struct model *m, const struct model_opts *o)
 	i->nr_eos = c->nr_eos;
 	memcpy(i->eos_ids, c->eos_ids, sizeof(i->eos_ids));
 	model_fill_kv(m, o);
+	model_fill_groups(m, o);
 	i->nr_tensors = m->ckpt->nr_tensors;
 	i->nr_files = m->ckpt->nr_files;
 	i->copy_bytes = m->w.owned_bytes;

@@ -130,6 +130,9 @@ static inline void model_progress_tell(const struct model_progress *p,
  *		that limit is refused
  * @max_rows:	most tokens in one model_forward(), 0 for MODEL_MAX_ROWS
  * @max_seqs:	most sequences in one model_forward(), 0 for @max_rows
+ * @window_group: layers with a window are a layer group of their own, if there are
+ *		others, too, and sequences can be longer than the window; see struct
+ *		model_group
  * @dummy:	make the weights up, even if there are files
  * @judge:	read and check everything, but copy, make up and start nothing:
  *		the model can be described, but cannot run
@@ -148,6 +151,7 @@ struct model_opts {
 	u32			max_len;
 	u32			max_rows;
 	u32			max_seqs;
+	bool			window_group;
 	bool			dummy;
 	bool			judge;
 	struct model_progress	progress;
@@ -178,6 +182,22 @@ struct model_generation {
 	u32	max_new_tokens;
 };
 
+#define MODEL_MAX_GROUPS	2u
+
+/**
+ * struct model_group - layers whose KV is in blocks of their own
+ * @layers:	how many; a block has them in the order of the model
+ * @window:	positions that a token sees in them, itself included; 0: all
+ *
+ * Group 0 has no window: either all layers are in it, or those that see everything, and
+ * the others are group 1.  Blocks of group 1 that lie before the window of every token
+ * to come are not needed any more.
+ */
+struct model_group {
+	u32	layers;
+	u32	window;
+};
+
 /**
  * struct model_info - facts for the layers above, fixed at load
  * @arch:	architecture as config.json names it, "LlamaForCausalLM"
@@ -192,6 +212,8 @@ struct model_generation {
  * @mode:	as in the options
  * @nr_vocab:	floats in a row of logits
  * @nr_layers:	decoder layers
+ * @nr_groups:	layer groups
+ * @group:	[@nr_groups]
  * @hidden:	width of the residual stream
  * @nr_heads:	query heads
  * @nr_kv_heads: KV heads
@@ -232,6 +254,8 @@ struct model_info {
 	enum model_mode		mode;
 	u32			nr_vocab;
 	u32			nr_layers;
+	u32			nr_groups;
+	struct model_group	group[MODEL_MAX_GROUPS];
 	u32			hidden;
 	u32			nr_heads;
 	u32			nr_kv_heads;
@@ -269,28 +293,30 @@ static inline u64 model_layer_bytes(const struct model_info *info)
  * struct model_kv - where the blocks are
  * @base:	start of the pool in this process
  * @unit:	bytes that one count of a table entry stands for
- * @layer_stride: bytes from one layer of a block to the next
- * @block_tokens: tokens a block holds
+ * @layer_stride: bytes from one layer of a block to the next, for each layer group
+ * @block_tokens: tokens a block holds, for each layer group
  *
- * Layer l of the block of a table entry e starts at @base + e * @unit + l *
+ * Layer l of a group, in the block of a table entry e, starts at @base + e * @unit + l *
  * @layer_stride and holds [K|V][kv head][token][dim], then the scales [K|V][kv
  * head][token], that is @block_tokens * model_layer_bytes() bytes.
  */
 struct model_kv {
 	void	*base;
 	u64	unit;
-	u64	layer_stride;
-	u32	block_tokens;
+	u64	layer_stride[MODEL_MAX_GROUPS];
+	u32	block_tokens[MODEL_MAX_GROUPS];
 };
 
 /**
  * struct model_seq_in - the part of one sequence that runs now
  * @tokens:	ids of positions @start .. @start + @nr_tokens - 1
  * @nr_tokens:	how many, at least 1
- * @start:	position of the first; the KV of all earlier positions is in
- *		place
- * @table:	block table; entry i maps positions from i * block_tokens, and
- *		entries exist up to the last position that runs
+ * @start:	position of the first; the KV of all earlier positions that are
+ *		seen is in place
+ * @table:	block table of each layer group; entry i maps positions from i *
+ *		block_tokens, and entries exist up to the last position that runs.
+ *		In a group with a window the entries of blocks that end before
+ *		@start + 1 - window are not read, and may be anything
  * @want_logits: rows of logits wanted: those of the last @want_logits tokens; 0
  *		for none, 1 for the next token
  */
@@ -298,7 +324,7 @@ struct model_seq_in {
 	const u32	*tokens;
 	u32		nr_tokens;
 	u32		start;
-	const u32	*table;
+	const u32	*table[MODEL_MAX_GROUPS];
 	u32		want_logits;
 };
 
@@ -439,9 +465,10 @@ void model_host_free(struct model *model, void *p);
 const char *model_failure(struct model *model);
 
 /**
- * model_copy_blocks() - copy the KV of blocks, all layers
+ * model_copy_blocks() - copy the KV of blocks, all layers of a group
  * @model:	the model
  * @kv:		the blocks
+ * @group:	number of the layer group
  * @from:	table entries to copy from
  * @to:		table entries to copy to; none is also in @from
  * @tokens:	leading tokens of each block to copy
@@ -451,7 +478,7 @@ const char *model_failure(struct model *model);
  * model_forward() reports it.
  */
 void model_copy_blocks(struct model *model, const struct model_kv *kv,
-		       const u32 *from, const u32 *to, const u32 *tokens,
+		       u32 group, const u32 *from, const u32 *to, const u32 *tokens,
 		       u32 nr);
 
 #endif /* RUNTIME_MODEL_H */

@@ -74,15 +74,18 @@ static void carve_ops(struct model_work *w, const struct model_config *cfg,
 
 /* Carve the memory of the program. */
 static void carve_host(struct model_work *w, const struct model_config *cfg,
-		       u64 rows, u64 seqs)
+		       const struct model_info *info)
 {
+	const u64 rows = info->max_rows;
 	const u64 inv = work_has_inv_rows(cfg) ? config_rotary(cfg) / 2 : 0;
 
 	w->host_bytes = 0;
 	w->ids = take_words(w, rows);
 	w->positions = take_words(w, rows);
 	w->wanted = take_words(w, rows);
-	w->seqs = work_take(w->host, &w->host_bytes, seqs, sizeof(*w->seqs));
+	w->seqs = work_take(w->host, &w->host_bytes,
+			    (u64)info->nr_groups * info->max_seqs,
+			    sizeof(*w->seqs));
 	w->inv_host = work_take(w->host, &w->host_bytes, rows * inv,
 				sizeof(float));
 	w->told = take_words(w, rows);
@@ -106,7 +109,7 @@ static void place_freqs(struct model *model)
 
 int work_create(struct model *model)
 {
-	const u64 rows = model->info.max_rows, seqs = model->info.max_seqs;
+	const u64 rows = model->info.max_rows;
 	const bool device = model_on_device(model);
 	struct model_work *w = &model->work;
 
@@ -115,7 +118,7 @@ int work_create(struct model *model)
 					      sizeof(float) /
 					      model->cfg.vocab));
 	carve_ops(w, &model->cfg, rows, device);
-	carve_host(w, &model->cfg, rows, seqs);
+	carve_host(w, &model->cfg, &model->info);
 	if (model->judged)
 		return 0;
 	w->mem = device ? model->ops->mem_alloc(model->ctx, w->bytes) :
@@ -124,7 +127,7 @@ int work_create(struct model *model)
 	if (!w->mem || !w->host)
 		return -ENOMEM;
 	carve_ops(w, &model->cfg, rows, device);
-	carve_host(w, &model->cfg, rows, seqs);
+	carve_host(w, &model->cfg, &model->info);
 	memset(w->told, 0xff, rows * sizeof(*w->told));
 	place_freqs(model);
 	return 0;

@@ -134,7 +134,7 @@ static void make_batch(const struct stage *s, struct model_seq_in *seqs,
 	for (i = 0; i < nr; i++)
 		seqs[i] = (struct model_seq_in){
 			.tokens = token, .nr_tokens = 1, .start = ctx - 1,
-			.table = tables + (u64)i * blocks, .want_logits = 1,
+			.table[0] = tables + (u64)i * blocks, .want_logits = 1,
 		};
 }
 
@@ -166,7 +166,7 @@ static void step_case(struct stage *s, const char *mode, u32 nr, u32 ctx)
 	const u32 repeats = bench_repeats(REPEATS);
 	const u64 blocks = (u64)nr * ((ctx + TOKENS - 1) / TOKENS);
 	const u64 bytes = blocks * block_bytes(s);
-	struct model_kv kv = { .unit = UNIT, .block_tokens = TOKENS };
+	struct model_kv kv = { .unit = UNIT, .block_tokens[0] = TOKENS };
 	double ms[REPEATS], rate[REPEATS], ideal;
 	u64 free_bytes, total;
 	CUdeviceptr pool;
@@ -180,7 +180,7 @@ static void step_case(struct stage *s, const char *mode, u32 nr, u32 ctx)
 	pool = probe_device(&s->b->g, bytes);
 	probe_fill_bf16(&s->b->g, pool, bytes / 2, 3);
 	kv.base = (void *)(uintptr_t)pool;
-	kv.layer_stride = block_bytes(s) / s->info->nr_layers;
+	kv.layer_stride[0] = block_bytes(s) / s->info->nr_layers;
 	run_steps(s, &kv, nr, ctx, ms, repeats);
 	GPU_DO(s->b->g.cu->MemFree(pool));
 

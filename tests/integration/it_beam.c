@@ -239,10 +239,10 @@ static void row_of(void *arg, const u32 *ids, u32 nr, float *lp)
 	const u64 layer = 16 * model_layer_bytes(mi);
 	u32 table[16], i;
 	struct model_kv kv = {
-		.unit = 64, .layer_stride = layer, .block_tokens = 16,
+		.unit = 64, .layer_stride[0] = layer, .block_tokens[0] = 16,
 	};
 	const struct model_seq_in in = {
-		.tokens = ids, .nr_tokens = nr, .table = table, .want_logits = 1,
+		.tokens = ids, .nr_tokens = nr, .table[0] = table, .want_logits = 1,
 	};
 
 	ck_assert_uint_le(nr, 256);

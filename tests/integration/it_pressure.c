@@ -52,8 +52,8 @@ static void alone_create(void)
 
 	alone = (struct model_kv){
 		.base = aligned_alloc(128, block * ARRAY_SIZE(alone_table)),
-		.unit = 64, .layer_stride = layer,
-		.block_tokens = LOAD_BLOCK,
+		.unit = 64, .layer_stride[0] = layer,
+		.block_tokens[0] = LOAD_BLOCK,
 	};
 	ck_assert_ptr_nonnull(alone.base);
 	for (b = 0; b < ARRAY_SIZE(alone_table); b++)
@@ -70,7 +70,7 @@ static double gap_at(const struct load_req *q, const u32 *ids, u32 nr, u32 id)
 	u32 all[LOAD_PROMPT + LOAD_NEW], i, best = 0, next;
 	const struct model_seq_in in = {
 		.tokens = all, .nr_tokens = q->c.nr + nr,
-		.table = alone_table, .want_logits = 1,
+		.table[0] = alone_table, .want_logits = 1,
 	};
 	float *logits = malloc(vocab * sizeof(*logits)), scale = 0;
 	double gap;

@@ -182,7 +182,7 @@ static void check_logits(const char *kernel, enum model_dtype dtype,
 		in[i] = (struct model_seq_in){
 			.tokens = golden[i].tokens,
 			.nr_tokens = golden[i].nr_prompt,
-			.table = pool_table(&pool, golden[i].nr_prompt),
+			.table[0] = pool_table(&pool, golden[i].nr_prompt),
 			.want_logits = 1,
 		};
 	forward(model, &pool, in, NR_PROMPTS, logits[0]);
@@ -237,7 +237,7 @@ static void check_greedy(const char *kernel, u32 block_tokens,
 		in[i] = (struct model_seq_in){
 			.tokens = golden[i].tokens,
 			.nr_tokens = golden[i].nr_prompt,
-			.table = pool_table(&pool, MAX_PROMPT + NR_NEW),
+			.table[0] = pool_table(&pool, MAX_PROMPT + NR_NEW),
 			.want_logits = 1,
 		};
 	for (n = 0; n < nr_new(kernel); n++) {
@@ -275,7 +275,7 @@ static void run_pieces(struct model *model, struct pool *pool,
 		       const struct golden *g, u32 total, const u32 *chunks,
 		       u32 nr, float *logits)
 {
-	struct model_seq_in in = { .table = pool_table(pool, total) };
+	struct model_seq_in in = { .table[0] = pool_table(pool, total) };
 	u32 at, i;
 
 	for (at = 0, i = 0; at < total; at += in.nr_tokens, i++) {
@@ -301,7 +301,7 @@ static void run_crowded(struct model *model, const struct golden *g,
 		in[i] = (struct model_seq_in){
 			.tokens = i == 1 ? g->tokens : golden[i + 4].tokens,
 			.nr_tokens = i == 1 ? total : 50 + i,
-			.table = pool_table(&pool, MAX_PROMPT + NR_NEW),
+			.table[0] = pool_table(&pool, MAX_PROMPT + NR_NEW),
 			.want_logits = i == 1 ? total : 3,
 		};
 	forward(model, &pool, in, 3, all);
@@ -364,12 +364,12 @@ START_TEST(test_copy_blocks)
 	pool_create(&pool, model_info(model), 16, 16, _i, 11);
 	in = (struct model_seq_in){
 		.tokens = golden[6].tokens, .nr_tokens = 21,
-		.table = pool_table(&pool, 48),
+		.table[0] = pool_table(&pool, 48),
 	};
 	forward(model, &pool, &in, 1, NULL);
-	memcpy(fork_table, in.table, 3 * sizeof(u32));
+	memcpy(fork_table, in.table[0], 3 * sizeof(u32));
 	fork_table[1] = *pool_table(&pool, 16);
-	model_copy_blocks(model, &pool.kv, &in.table[1], &fork_table[1],
+	model_copy_blocks(model, &pool.kv, 0, &in.table[0][1], &fork_table[1],
 			  &tokens, 1);
 
 	/* The parent goes on; the child must not see its new tokens. */
@@ -382,7 +382,7 @@ START_TEST(test_copy_blocks)
 	forward(model, &pool, &in, 1, got);
 	ck_assert(memcmp(got, want, sizeof(got)));
 	in.tokens = golden[6].tokens + 21;
-	in.table = fork_table;
+	in.table[0] = fork_table;
 	forward(model, &pool, &in, 1, got);
 	ck_assert(!memcmp(got, want, sizeof(got)));
 	pool_destroy(&pool);
@@ -412,7 +412,7 @@ START_TEST(test_copy_many_blocks)
 		tokens[i] = i < 64 ? 16 : 8;
 		memset(pool.mem + i * block, i, block);
 	}
-	model_copy_blocks(model, &pool.kv, from, to, tokens, 100);
+	model_copy_blocks(model, &pool.kv, 0, from, to, tokens, 100);
 	ck_assert(!memcmp(pool.mem, pool.mem + 100 * block, 64 * block));
 	for (i = 64; i < 100; i++) {
 		b = pool.mem + (100 + i) * block;
@@ -443,7 +443,7 @@ static void spoil(enum refusal how, struct model_seq_in *in, u32 *nr,
 	else if (how == REF_NULL_TOKENS)
 		in[1].tokens = NULL;
 	else if (how == REF_NULL_TABLE)
-		in[1].table = NULL;
+		in[1].table[0] = NULL;
 	else if (how == REF_LENGTH)
 		in[1].start = 61;
 	else if (how == REF_START)
@@ -453,9 +453,9 @@ static void spoil(enum refusal how, struct model_seq_in *in, u32 *nr,
 	else if (how == REF_LOGITS)
 		*logits = NULL;
 	else if (how == REF_BLOCK)
-		kv->block_tokens = 24;
+		kv->block_tokens[0] = 24;
 	else if (how == REF_STRIDE)
-		kv->layer_stride -= 4;
+		kv->layer_stride[0] -= 4;
 	else if (how == REF_ROWS)
 		in[1].nr_tokens = 5;
 	else if (how == REF_WRAP)
@@ -486,7 +486,7 @@ START_TEST(test_refuses_batch)
 	for (i = 0; i < 3; i++)
 		in[i] = (struct model_seq_in){
 			.tokens = sound, .nr_tokens = i < 2 ? 4 : 0,
-			.table = pool_table(&pool, 16), .want_logits = i < 2,
+			.table[0] = pool_table(&pool, 16), .want_logits = i < 2,
 		};
 	spoil(_i, in, &nr, &pool.kv, &out);
 	ck_assert_int_eq(model_forward(model, &pool.kv, in, nr, out), ret);
@@ -512,7 +512,7 @@ START_TEST(test_takes_limits)
 	ck_assert_int_eq(model_load(DEMO, &opts, &model, NULL), 0);
 	pool_create(&pool, model_info(model), 1, 16, false, 1);
 	in = (struct model_seq_in){
-		.tokens = ids, .nr_tokens = 8, .table = pool_table(&pool, 16),
+		.tokens = ids, .nr_tokens = 8, .table[0] = pool_table(&pool, 16),
 		.want_logits = 8,
 	};
 	forward(model, &pool, &in, 0, NULL);

@@ -100,7 +100,7 @@ static float *run(struct model *model, u32 whole, u32 chunk)
 	u32 at, n;
 
 	device_pool(&pool, model, chunk);
-	in.table = pool_table(&pool, NR_ALL);
+	in.table[0] = pool_table(&pool, NR_ALL);
 	for (at = 0; at < NR_ALL; at += n) {
 		n = at < whole ? min(chunk, whole - at) : 1;
 		in.tokens = golden.tokens + at;
@@ -293,7 +293,7 @@ START_TEST(test_batch)
 		pos[i] = 7 + i;
 		in[i] = (struct model_seq_in){
 			.tokens = golden.tokens, .nr_tokens = pos[i],
-			.table = pool_table(&pool, 40),
+			.table[0] = pool_table(&pool, 40),
 		};
 	}
 	ck_assert_int_eq(model_forward(model, &pool.kv, in, BATCH, NULL), 0);
@@ -304,7 +304,7 @@ START_TEST(test_batch)
 			in[i] = (struct model_seq_in){
 				.tokens = golden.tokens + pos[i],
 				.nr_tokens = 1, .start = pos[i],
-				.table = in[i].table, .want_logits = 1,
+				.table[0] = in[i].table[0], .want_logits = 1,
 			};
 		ck_assert_int_eq(model_forward(model, &pool.kv, in, nr,
 					       logits), 0);
@@ -456,7 +456,7 @@ START_TEST(test_draws)
 	for (i = 0; i < DRAW_SEQS; i++)
 		in[i] = (struct model_seq_in){
 			.tokens = golden.tokens, .nr_tokens = 5 + i,
-			.table = pool_table(&pool, 40), .want_logits = 2,
+			.table[0] = pool_table(&pool, 40), .want_logits = 2,
 		};
 	if (_i & 1)
 		model->work.max_logits = 3;	/* in pieces */
@@ -500,7 +500,7 @@ START_TEST(test_draws_refused)
 	model = load(MODEL_F32, false);
 	device_pool(&pool, model, 5);
 	in.tokens = golden.tokens;
-	in.table = pool_table(&pool, 40);
+	in.table[0] = pool_table(&pool, 40);
 	draw[0].row = 1;
 	ck_assert_int_eq(model_forward_draw(model, &pool.kv, &in, 1, &d,
 					    logits), -EINVAL);
@@ -602,7 +602,7 @@ static int live(void)
 	pool_create(&pool, model_info(model), 8, 16, false, 1);
 	pool.kv.base = model->ops->mem_alloc(model->ctx, pool.bytes);
 	drawn = model_host_alloc(model, sizeof(*drawn));
-	in.table = pool_table(&pool, 40);
+	in.table[0] = pool_table(&pool, 40);
 	for (step = 0; step < life_steps && !ret && pool.kv.base; step++) {
 		in.tokens = golden.tokens + in.start;
 		in.nr_tokens = step ? 1 : 20;

@@ -269,7 +269,7 @@ static void run_chunks(struct model *model, struct pool *pool,
 		n = min(chunk, NR_TOKENS - at);
 		in = (struct model_seq_in){
 			.tokens = tokens + at, .nr_tokens = n, .start = at,
-			.table = table, .want_logits = n,
+			.table[0] = table, .want_logits = n,
 		};
 		ck_assert_int_eq(model_forward(model, &pool->kv, &in, 1,
 					       logits + (u64)at * vocab), 0);
@@ -347,7 +347,7 @@ START_TEST(test_keeps_nan)
 	const struct model_opts opts = { .dtype = MODEL_BF16 };
 	const u32 token = 3, table = 0;
 	const struct model_seq_in in = {
-		.tokens = &token, .nr_tokens = 1, .table = &table,
+		.tokens = &token, .nr_tokens = 1, .table[0] = &table,
 		.want_logits = 1,
 	};
 	struct model_error err;

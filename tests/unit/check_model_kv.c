@@ -239,7 +239,7 @@ static float *demo_run(struct model *model, const struct text *t)
 
 	ck_assert_ptr_nonnull(logits);
 	pool_create(&pool, model_info(model), 12, 16, false, 3);
-	in.table = pool_table(&pool, t->nr);
+	in.table[0] = pool_table(&pool, t->nr);
 	ck_assert_int_eq(model_forward(model, &pool.kv, &in, 1, logits), 0);
 	pool_destroy(&pool);
 	return logits;

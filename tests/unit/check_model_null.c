@@ -40,7 +40,7 @@ static void teardown(void)
 static void forward(const struct model_seq_in *seqs, u32 nr)
 {
 	const struct model_kv kv = {
-		.unit = 64, .block_tokens = 16, .layer_stride = 1 << 20,
+		.unit = 64, .block_tokens[0] = 16, .layer_stride[0] = 1 << 20,
 	};
 
 	ck_assert_int_eq(model_forward(model, &kv, seqs, nr, logits), 0);
@@ -50,7 +50,7 @@ static struct model_seq_in rows_at(u32 start, u32 nr, u32 want)
 {
 	return (struct model_seq_in){
 		.tokens = ids, .nr_tokens = nr, .start = start,
-		.table = table, .want_logits = want,
+		.table[0] = table, .want_logits = want,
 	};
 }
 
@@ -137,7 +137,7 @@ END_TEST
 START_TEST(test_refuses_as_always)
 {
 	const struct model_kv kv = {
-		.unit = 64, .block_tokens = 16, .layer_stride = 1 << 20,
+		.unit = 64, .block_tokens[0] = 16, .layer_stride[0] = 1 << 20,
 	};
 	const struct model_seq_in long_one = rows_at(info->max_len, 1, 1);
 

@@ -52,10 +52,10 @@ static u64 fm_value(u32 token, u32 pos, u32 layer, u32 v)
 static u64 *fm_at(const struct model_kv *kv, const u32 *table, u32 pos,
 		  u32 layer, u32 v)
 {
-	u8 *block = (u8 *)kv->base + table[pos / kv->block_tokens] * kv->unit +
-		layer * kv->layer_stride;
+	u8 *block = (u8 *)kv->base + table[pos / kv->block_tokens[0]] * kv->unit +
+		layer * kv->layer_stride[0];
 
-	return (u64 *)block + v * kv->block_tokens + pos % kv->block_tokens;
+	return (u64 *)block + v * kv->block_tokens[0] + pos % kv->block_tokens[0];
 }
 
 static void fm_logits(u64 h, float *logits)
@@ -76,14 +76,14 @@ static void fm_run_seq(struct model *m, const struct model_kv *kv,
 	for (pos = in->start; pos < end; pos++)
 		for (layer = 0; layer < FK_LAYERS; layer++)
 			for (v = 0; v < 2; v++)
-				*fm_at(kv, in->table, pos, layer, v) =
+				*fm_at(kv, in->table[0], pos, layer, v) =
 					fm_value(in->tokens[pos - in->start],
 						 pos, layer, v);
 	ck_assert_uint_le(in->want_logits, in->nr_tokens);
 	for (pos = 0; in->want_logits && pos < end; pos++) {
 		for (layer = 0; layer < FK_LAYERS; layer++)
 			for (v = 0; v < 2; v++)
-				h = fm_mix(h ^ *fm_at(kv, in->table, pos,
+				h = fm_mix(h ^ *fm_at(kv, in->table[0], pos,
 						      layer, v));
 		if (pos < end - in->want_logits)
 			continue;
@@ -210,6 +210,7 @@ static void fm_copied(u32 from, u32 to, u32 tokens)
 }
 
 void model_copy_blocks(struct model *m, const struct model_kv *kv,
+		       u32 group,
 		       const u32 *from, const u32 *to, const u32 *tokens,
 		       u32 nr)
 {

@@ -108,7 +108,7 @@ static inline float *run_chunks(struct model *model, u32 chunk)
 	u32 at, n;
 
 	pool_create(&pool, model_info(model), 12, 16, chunk % 2, chunk);
-	in.table = pool_table(&pool, NR_ALL);
+	in.table[0] = pool_table(&pool, NR_ALL);
 	for (at = 0; at < NR_ALL; at += n) {
 		n = min(chunk, NR_ALL - at);
 		in.tokens = golden.tokens + at;

@@ -64,8 +64,8 @@ static inline void pool_create(struct pool *p, const struct model_info *info,
 	memset(p->mem, 0xff, p->bytes);
 	p->kv.base = p->mem;
 	p->kv.unit = POOL_UNIT;
-	p->kv.block_tokens = block_tokens;
-	p->kv.layer_stride = layer_major ? layer * nr_blocks : layer;
+	p->kv.block_tokens[0] = block_tokens;
+	p->kv.layer_stride[0] = layer_major ? layer * nr_blocks : layer;
 	for (i = 0; i < nr_blocks; i++)
 		p->entries[i] = i * (layer_major ? layer :
 				     layer * info->nr_layers) / POOL_UNIT;
@@ -88,7 +88,7 @@ static inline const u32 *pool_table(struct pool *p, u32 tokens)
 {
 	const u32 *table = p->entries + p->next;
 
-	p->next += DIV_ROUND_UP(tokens, p->kv.block_tokens);
+	p->next += DIV_ROUND_UP(tokens, p->kv.block_tokens[0]);
 	ck_assert_uint_le(p->next, p->nr_blocks);
 	return table;
 }
