@@ -16,7 +16,6 @@
 #define ENGINE_GOODBYE_NS	2000000000ll
 #define ENGINE_MATCH_IDS	4096u
 #define ENGINE_DEF_SEQS		256u
-#define ENGINE_DEF_BLOCK	16u
 #define ENGINE_SCORES_MAX	64u
 #define ENGINE_SCORE_BYTES	(32u << 20)	/* bytes of logits for scores, about */
 
@@ -73,25 +72,44 @@ static u32 seqs_wanted(const struct engine_opts *o)
 	return o->max_seqs ? o->max_seqs : ENGINE_DEF_SEQS;
 }
 
+/* Most prompt tokens of one sequence in a step. */
+static u32 chunk_of(const struct engine *e, const struct engine_opts *o)
+{
+	return o->chunk ? min(o->chunk, e->info->max_rows) : e->info->max_rows;
+}
+
+/* Choose the layer groups, and put them into the parameters. */
+static int engine_group(struct engine *e, const struct engine_opts *o,
+			struct kvmm_params *p, struct engine_error *err)
+{
+	const int hit = engine_groups(e->info, o->block_tokens, e->group);
+	u32 g;
+
+	if (hit < 0)
+		return engine_refuse(err, hit, "a block of the model's layer groups is larger than any pool: give a smaller --block-tokens");
+	e->hit_tokens = (u32)hit;
+	p->nr_groups = e->info->nr_groups;
+	p->block_tokens = e->group[0].block_tokens;
+	for (g = 0; g < p->nr_groups; g++) {
+		p->group[g] = e->group[g];
+		e->kv.block_tokens[g] = e->group[g].block_tokens;
+	}
+	/* The daemon takes those of the parameters. */
+	p->group[0].block_tokens = 0;
+	if (p->nr_groups > 1)
+		p->step_tokens = chunk_of(e, o);
+	return 0;
+}
+
 static int engine_attach(struct engine *e, const struct engine_opts *o,
 			 struct engine_error *err)
 {
-	const struct model_info *info = e->info;
 	u8 identity[KVMM_IDENTITY_LEN];
 	char name[KVMM_NAME_LEN], text[256] = "";
 	struct kvmm_params p = {
 		.socket = o->socket,
 		.domain = o->domain ? o->domain : name,
 		.identity = o->identity ? o->identity : identity,
-		.block_tokens = o->block_tokens ? o->block_tokens :
-						  ENGINE_DEF_BLOCK,
-		.group[0] = {
-			.layers = info->nr_layers,
-			.kv_heads = info->nr_kv_heads,
-			.k_bytes = info->k_bytes,
-			.v_bytes = info->v_bytes,
-			.scale_bytes = info->scale_bytes,
-		},
 		.min_bytes = o->limits.min,
 		.low_bytes = o->limits.low,
 		.high_bytes = o->limits.high,
@@ -106,18 +124,17 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 
 	if (!o->identity && engine_identity(e->model, identity))
 		return engine_refuse(err, -ENOMEM, "no memory for the model's identity");
-	domain_name(info, name);
+	domain_name(e->info, name);
+	ret = engine_group(e, o, &p, err);
+	if (ret)
+		return ret;
 	ret = kvmm_attach(&p, &e->k, text);
 	if (ret == -EEXIST)
 		return engine_refuse(err, ret, "domain %s is in use by another model identity (model, dtype, type of KV, mode or block size): end what uses it, or give another --domain",
 				     p.domain);
 	if (ret)
 		return engine_refuse(err, ret, "%s", text);
-	ret = engine_check_pool(e, err);
-	if (ret)
-		return ret;
-	e->kv.block_tokens[0] = p.block_tokens;
-	return 0;
+	return engine_check_pool(e, err);
 }
 
 /* Set sizes to what model, daemon and caller all allow. */
@@ -125,10 +142,12 @@ static void engine_size(struct engine *e, const struct engine_opts *o)
 {
 	const struct kvmm_attach_rep *rep = kvmm_info(e->k);
 	const u32 steps = o->max_steps ? o->max_steps : ENGINE_MAX_STEPS;
+	u32 g;
 
 	e->kv.base = kvmm_pool(e->k);
 	e->kv.unit = rep->unit;
-	e->kv.layer_stride[0] = rep->stride[0];
+	for (g = 0; g < e->info->nr_groups; g++)
+		e->kv.layer_stride[g] = rep->stride[g];
 	/* Of fewer sequences than asked for, most are for requests. */
 	e->max_handles = rep->max_seqs < seqs_wanted(o) + o->max_leases ?
 			 min(o->max_leases, rep->max_seqs / 8) : o->max_leases;
@@ -136,7 +155,7 @@ static void engine_size(struct engine *e, const struct engine_opts *o)
 	e->max_blocks = o->limits.max ? o->limits.max / rep->block_bytes :
 					UINT64_MAX;
 	e->rows = e->info->max_rows;
-	e->chunk = o->chunk ? min(o->chunk, e->rows) : e->rows;
+	e->chunk = chunk_of(e, o);
 	e->max_batch = least(e->info->max_seqs, rep->max_batch, e->rows);
 	e->max_batch = least(e->max_batch, e->max_seqs,
 			     o->max_batch ? o->max_batch : UINT32_MAX);

@@ -10,6 +10,7 @@
  *
  *	engine.c	requests and how they end, the loop
  *	create.c	attach and size, detach and free
+ *	groups.c	layer groups, and the memory of a sequence in each
  *	request.c	requests by their ids
  *	queue.c		requests without a sequence, and their order
  *	prefix.c	common prefixes of prompts
@@ -196,8 +197,9 @@ void seq_refused(struct engine *e, struct seq *s, int err)
 			 strerror(-err));
 		return;
 	}
-	bytes = DIV_ROUND_UP((u64)r->c.nr + r->c.max_new - 1,
-			     e->kv.block_tokens[0]) * info->block_bytes;
+	bytes = engine_seq_blocks(e->group, e->info->nr_groups, e->chunk,
+				  (u64)r->c.nr + r->c.max_new - 1) *
+		info->block_bytes;
 	seq_fail(e, s, err,
 		 "%u prompt tokens and up to %u new ones need %llu KiB of KV memory, "
 		 "%s: ask for fewer tokens, or give the domain or the pool more",

@@ -21,6 +21,7 @@
 
 struct engine;
 struct kvmm_attach_rep;
+struct kvmm_group;
 
 /* One line for a person: the error and its remedy. */
 struct engine_error {
@@ -44,6 +45,32 @@ struct engine_limits {
 	u64		swap_max;
 	u32		weight;
 };
+
+/**
+ * engine_groups() - the layer groups of a model, as the engine asks the daemon for them
+ * @info:         the model
+ * @block_tokens: as in struct engine_opts
+ * @group:        [info->nr_groups] filled in, all block_tokens included
+ *
+ * With several groups the tokens of a block of each are a multiple of @block_tokens, such
+ * that their blocks have about the same number of bytes.
+ *
+ * Return: the length of a prefix hit is a multiple of so many tokens; -E2BIG: a block is
+ * larger than any pool.
+ */
+int __must_check engine_groups(const struct model_info *info, u32 block_tokens,
+			       struct kvmm_group *group);
+
+/**
+ * engine_group_blocks() - most blocks that a sequence has in a group at once
+ * @g:    the group, with its block_tokens
+ * @step: most tokens of a sequence in a step, at least 1
+ * @len:  tokens of the sequence
+ */
+u64 engine_group_blocks(const struct kvmm_group *g, u32 step, u64 len);
+
+/* engine_seq_blocks() - the same in all of the @nr groups */
+u64 engine_seq_blocks(const struct kvmm_group *group, u32 nr, u32 step, u64 len);
 
 /* Which request of a flow is next. */
 enum engine_schedule {

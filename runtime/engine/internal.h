@@ -65,8 +65,9 @@ enum seq_state {
  * @computed:  positions whose KV is valid, by all ended steps
  * @planned:   the same if the open steps are counted as done
  * @high:      highest @computed ever: positions below it are recomputed
- * @table:     private copy of the block table, [@nr_table]
- * @table_ok:  leading entries of @table that are current
+ * @table:     private copy of the block table of each layer group
+ * @table_ok:  leading entries of @table that are current; in a group with a window those
+ *             of blocks behind the window are not
  */
 struct seq {
 	struct request	*req;
@@ -92,9 +93,8 @@ struct seq {
 	u32		computed;
 	u32		planned;
 	u32		high;
-	u32		*table;
-	u32		nr_table;
-	u32		table_ok;
+	u32		*table[MODEL_MAX_GROUPS];
+	u32		table_ok[MODEL_MAX_GROUPS];
 	u32		picked;		/* positions in the step being planned */
 };
 
@@ -186,7 +186,7 @@ struct request {
  * @nr:     positions
  * @draws:  the last position's logits give a token
  * @status: status of the grant
- * @res:    the grant
+ * @res:    the grant, in each layer group
  * @runs:   the entry is part of the forward
  * @id:     token drawn, or a negative errno of the sampler
  * @lp:     logprob and rank of @id, if wanted
@@ -202,7 +202,7 @@ struct entry {
 	u32			nr;
 	bool			draws;
 	int			status;
-	struct kvmm_begin_res	res;
+	struct kvmm_begin_res	res[MODEL_MAX_GROUPS];
 	bool			runs;
 	s32			id;
 	struct drawn		lp;
@@ -333,6 +333,8 @@ struct draws {
  * struct engine - the engine
  * @k:          the attachment
  * @kv:         where the blocks lie
+ * @group:      layer groups, as the daemon has them
+ * @hit_tokens: the length of a prefix hit is a multiple of it
  * @rows:       token budget of a step
  * @max_batch:  most sequences of a step
  * @chunk:      most prompt tokens of one sequence in a step
@@ -379,6 +381,8 @@ struct engine {
 	const struct model_info		*info;
 	struct kvmm			*k;
 	struct model_kv			kv;
+	struct kvmm_group		group[MODEL_MAX_GROUPS];
+	u32				hit_tokens;
 	u32				rows;
 	u32				max_batch;
 	u32				max_seqs;

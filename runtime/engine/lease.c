@@ -31,6 +31,8 @@ const char *engine_hint_text(int err)
 		return "";
 	case ENOENT:
 		return "nothing of it is cached";
+	case EOPNOTSUPP:
+		return "the memory daemon has no leases for a model with several layer groups: give --kv-groups one";
 	case ENOSPC:
 		return "the host pool and the swap areas have no room";
 	case EDQUOT:
@@ -299,7 +301,7 @@ static void answer_renew(struct engine *e, struct engine_lease *l, int err)
 static void answer_look(struct engine *e, struct engine_lease *l, int err,
 			const struct kvmm_lookup_res *res)
 {
-	if (!err && (res->found > l->piece || res->found % e->kv.block_tokens[0] ||
+	if (!err && (res->found > l->piece || res->found % e->hit_tokens ||
 		     (!res->found && (res->flags & KVMM_LOOKUP_MORE))))
 		err = -EPROTO;
 	if (err) {

@@ -165,7 +165,7 @@ static void *lease_prep(struct engine *e, struct engine_lease *l, u16 op, u32 by
 /* Look up the next piece of the ids of @l. */
 bool link_lookup(struct engine *e, struct engine_lease *l)
 {
-	const u32 bt = e->kv.block_tokens[0];
+	const u32 bt = e->hit_tokens;
 	const u32 nr = min(max(e->match_ids / bt, 1u) * bt, l->nr - l->found);
 	struct kvmm_lookup_arg *a;
 

@@ -54,7 +54,7 @@ static u64 hash_begin(u64 salt)
  */
 int prefix_prepare(const struct engine *e, struct request *r)
 {
-	const u32 bt = e->kv.block_tokens[0];
+	const u32 bt = e->hit_tokens;
 	const u32 nr = (r->c.nr - 1) / bt;
 	u64 h = hash_begin(r->c.salt);
 	u32 i;
@@ -79,7 +79,7 @@ static u32 prefix_shared(const struct engine *e, const struct request *r,
 			 const struct seq *s)
 {
 	const struct engine_request *a = &r->c, *b = &s->req->c;
-	const u32 bt = e->kv.block_tokens[0];
+	const u32 bt = e->hit_tokens;
 	const u32 most = min(a->nr - 1, b->nr) / bt * bt;
 	u32 n = 0;
 
@@ -126,7 +126,7 @@ bool prefix_in_the_making(const struct engine *e, const struct request *r)
 			continue;
 		n = prefix_shared(e, r, s);
 		if (s->computed < n &&
-		    prefix_known(e, r) * e->kv.block_tokens[0] < n)
+		    prefix_known(e, r) * e->hit_tokens < n)
 			return true;
 	}
 	return false;
@@ -145,7 +145,7 @@ int prefix_init(struct engine *e)
 /* prefix_add() - the KV of @ids was computed */
 void prefix_add(struct engine *e, const u32 *ids, u32 nr, u64 salt)
 {
-	const u32 bt = e->kv.block_tokens[0];
+	const u32 bt = e->hit_tokens;
 	u64 h = hash_begin(salt);
 	u32 i;
 

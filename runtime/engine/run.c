@@ -47,6 +47,7 @@ void entry_void(struct engine *e, struct entry *en)
 void step_granted(struct engine *e, struct step *st,
 		  const struct kvmm_done *done)
 {
+	const u32 groups = e->info->nr_groups;
 	const struct kvmm_begin_res *res = done->results;
 	u32 i;
 
@@ -58,8 +59,9 @@ void step_granted(struct engine *e, struct step *st,
 
 		en->status = done->status;
 		if (!en->status) {
-			en->res = res[i];
-			en->status = res[i].status;
+			memcpy(en->res, res, groups * sizeof(*res));
+			en->status = res->status;
+			res += groups;
 		}
 		if (step_is_void(e, st))
 			en->status = -ESTALE;
@@ -68,20 +70,37 @@ void step_granted(struct engine *e, struct step *st,
 	}
 }
 
-/* Make the private table cover all positions of the entry and before it. */
-static bool entry_read_table(struct engine *e, struct entry *en)
+/*
+ * Make the private table of a group cover all positions of the entry, and those before it
+ * that its tokens see.  The daemon drops blocks behind the window, and their entries may
+ * have no page any more.
+ */
+static bool entry_read_group(struct engine *e, struct entry *en, u32 g)
 {
-	const u32 bt = e->kv.block_tokens[0];
+	const u32 bt = e->kv.block_tokens[g], window = e->group[g].window;
+	const u32 seen = window && en->start >= window ?
+			 en->start + 1 - window : 0;
 	struct seq *s = en->seq;
 	const u32 need = DIV_ROUND_UP(en->start + en->nr, bt);
-	const u32 from = min(s->table_ok, en->res.table_lo);
+	const u32 changed = min(s->table_ok[g], en->res[g].table_lo);
+	const u32 from = max(changed, seen / bt);
 
 	if (from >= need)
 		return true;
-	if (kvmm_seq_table(e->k, s->handle, 0, from, need - from,
-			   s->table + from))
+	if (kvmm_seq_table(e->k, s->handle, g, from, need - from,
+			   s->table[g] + from))
 		return false;
-	s->table_ok = need;
+	s->table_ok[g] = need;
+	return true;
+}
+
+static bool entry_read_tables(struct engine *e, struct entry *en)
+{
+	u32 g;
+
+	for (g = 0; g < e->info->nr_groups; g++)
+		if (!entry_read_group(e, en, g))
+			return false;
 	return true;
 }
 
@@ -96,13 +115,14 @@ static u32 step_prepare(struct engine *e, struct step *st)
 		if (en->status || seq_is_done(en->seq) ||
 		    en->start != en->seq->computed)
 			continue;
-		en->runs = entry_read_table(e, en);
+		en->runs = entry_read_tables(e, en);
 		nr += en->runs;
 	}
 	return nr;
 }
 
-static void step_copy(struct engine *e, const struct step *st)
+/* The copies in one layer group. */
+static void step_copy_group(struct engine *e, const struct step *st, u32 g)
 {
 	u32 *from = e->copy, *to = from + e->max_batch;
 	u32 *tokens = to + e->max_batch;
@@ -111,15 +131,23 @@ static void step_copy(struct engine *e, const struct step *st)
 	for (i = 0; i < st->nr; i++) {
 		const struct entry *en = &st->entries[i];
 
-		if (en->status || !en->res.copy_tokens)
+		if (en->status || !en->res[g].copy_tokens)
 			continue;
-		from[nr] = en->res.copy_from;
-		to[nr] = en->res.copy_to;
-		tokens[nr++] = en->res.copy_tokens;
+		from[nr] = en->res[g].copy_from;
+		to[nr] = en->res[g].copy_to;
+		tokens[nr++] = en->res[g].copy_tokens;
 	}
 	e->stats.copies += nr;
 	if (nr)
-		model_copy_blocks(e->model, &e->kv, 0, from, to, tokens, nr);
+		model_copy_blocks(e->model, &e->kv, g, from, to, tokens, nr);
+}
+
+static void step_copy(struct engine *e, const struct step *st)
+{
+	u32 g;
+
+	for (g = 0; g < e->info->nr_groups; g++)
+		step_copy_group(e, st, g);
 }
 
 /*
@@ -168,7 +196,7 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 {
 	const struct model_draws *draws;
 	float *row = e->logits;
-	u32 i, nr = 0;
+	u32 i, g, nr = 0;
 	int err;
 
 	e->nr_scores = 0;
@@ -179,13 +207,15 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 			continue;
 		times_scheduled(e, en->seq->req);
 		entry_want_rows(en);
-		e->ins[nr++] = (struct model_seq_in){
+		e->ins[nr] = (struct model_seq_in){
 			.tokens = en->seq->ids + en->start,
 			.nr_tokens = en->nr,
 			.start = en->start,
-			.table[0] = en->seq->table,
 			.want_logits = en->rows,
 		};
+		for (g = 0; g < e->info->nr_groups; g++)
+			e->ins[nr].table[g] = en->seq->table[g];
+		nr++;
 	}
 	*ns = 0;
 	/* All entries may have become void meanwhile. */

@@ -46,18 +46,24 @@ static void live_insert(struct engine *e, struct seq *s)
 struct seq *seq_create(struct engine *e, struct request *r)
 {
 	const u32 cap = r->c.nr + r->c.max_new;
-	const u32 nr_table = DIV_ROUND_UP(cap, e->kv.block_tokens[0]);
+	u32 nr[MODEL_MAX_GROUPS], g, *at;
+	size_t words = cap;
 	struct seq *s;
 
-	s = calloc(1, sizeof(*s) + ((size_t)cap + nr_table) * sizeof(u32));
+	for (g = 0; g < e->info->nr_groups; g++) {
+		nr[g] = DIV_ROUND_UP(cap, e->kv.block_tokens[g]);
+		words += nr[g];
+	}
+	s = calloc(1, sizeof(*s) + words * sizeof(u32));
 	if (!s)
 		return NULL;
 	s->req = r;
 	s->sample = ENGINE_NO_SAMPLE;
 	s->ids = (u32 *)(s + 1);
 	s->cap = cap;
-	s->table = s->ids + cap;
-	s->nr_table = nr_table;
+	at = s->ids + cap;
+	for (g = 0; g < e->info->nr_groups; at += nr[g++])
+		s->table[g] = at;
 	memcpy(s->ids, r->c.ids, r->c.nr * sizeof(u32));
 	s->len = r->c.nr;
 	r->nr_seqs++;
@@ -143,7 +149,7 @@ static void seq_adopt(struct engine *e, struct seq *s,
 	s->epoch = st->seq_epoch;
 	s->computed = st->valid_len;
 	s->planned = s->computed;
-	s->table_ok = 0;
+	memset(s->table_ok, 0, sizeof(s->table_ok));
 	s->state = SEQ_RUNNING;
 	if (s->lost)
 		KV_PROBE(kvrt, restored, s->req->id, s->sample, s->computed,

@@ -478,6 +478,7 @@ static void random_life(u32 i, struct engine_stats *st)
 	fk.swap_lost = i % 8 == 3 ? fk_rand(300) : 0;
 	fk.nr_blocks = i % 3 ? need + FK_SEQS + fk_rand(20) : FK_BLOCKS;
 	fm_init(&model, 1 + fk_rand(64));
+	fm_use_groups(&model, i % 4 == 3 ? 1 + i / 4 % 2 : FM_ONE);
 	model.info.draws = i / 2 % 2;
 	o.chunk = fk_rand(2) ? 1 + fk_rand(20) : 0;
 	o.max_batch = fk_rand(2) ? 1 + fk_rand(8) : 0;

@@ -113,7 +113,7 @@ static u32 need_blocks(u32 nr)
 }
 
 /* One life of an engine, all of it drawn from @i. */
-static void random_life(u32 i, struct engine_stats *st)
+static void random_life(u32 i, enum fm_groups groups, struct engine_stats *st)
 {
 	const u32 nr = 1 + i % 12;
 	struct engine_opts o = { 0 };
@@ -129,6 +129,7 @@ static void random_life(u32 i, struct engine_stats *st)
 	fk.swap_lost = i % 8 == 3 ? fk_rand(300) : 0;
 	fk.nr_blocks = i % 2 ? 22 + fk_rand(20) : 400;
 	fm_init(&model, 1 + fk_rand(64));
+	fm_use_groups(&model, groups);
 	model.info.draws = i / 2 % 2;
 	o.chunk = fk_rand(2) ? 1 + fk_rand(20) : 0;
 	o.max_batch = fk_rand(2) ? 1 + fk_rand(8) : 0;
@@ -155,7 +156,8 @@ START_TEST(test_random)
 	u32 i;
 
 	for (i = 0; i < 10; i++) {
-		random_life((u32)_i * 10 + i, &st);
+		random_life((u32)_i * 10 + i, _i % 4 < 2 ? FM_ONE : _i % 4 - 1,
+			    &st);
 		if (fk.nr_blocks == 400 && !fk.preempt)
 			ck_assert_uint_eq(st.recomputed_tokens, 0);
 		if (!fk.nr_marks && !fk.lost)
@@ -165,15 +167,15 @@ START_TEST(test_random)
 }
 END_TEST
 
-/* The lives above meet every event that there is. */
+/* The lives above meet every event that there is, with any layer groups. */
 START_TEST(test_random_covers)
 {
 	struct engine_stats sum = { 0 }, st;
-	u64 evictions = 0, hits = 0, restored = 0, lost = 0;
+	u64 evictions = 0, hits = 0, restored = 0, lost = 0, dropped = 0;
 	u32 i;
 
 	for (i = 0; i < 24; i++) {
-		random_life(i, &st);
+		random_life(i, _i, &st);
 #define x(name, text) sum.name += st.name;
 		ENGINE_STATS(x)
 #undef x
@@ -181,6 +183,7 @@ START_TEST(test_random_covers)
 		hits += fk.nr_hits;
 		restored += fk.nr_restored;
 		lost += fk.nr_swap_lost;
+		dropped += fk.nr_dropped;
 	}
 	/* Beam searches are in check_engine_beams.c. */
 	ck_assert_uint_eq(sum.remaps, 0);
@@ -192,6 +195,7 @@ START_TEST(test_random_covers)
 	ck_assert_uint_gt(hits, 0);
 	ck_assert_uint_gt(restored, 0);
 	ck_assert_uint_gt(lost, 0);
+	ck_assert_int_eq(dropped != 0, _i != FM_ONE);
 }
 END_TEST
 
@@ -212,6 +216,7 @@ START_TEST(test_salvage)
 	fk.preempt = _i % 4 ? 0 : 100;
 	fk.nr_blocks = _i % 2 ? 40 : 400;
 	fm_init(&model, 1 + fk_rand(64));
+	fm_use_groups(&model, _i / 2 % FM_NR_GROUPS);
 	model.info.draws = _i / 2 % 2;
 	start(NULL);
 	for (k = 0; k < nr; k++)
@@ -231,7 +236,7 @@ static Suite *random_suite(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
-	tcase_add_test(tc, test_random_covers);
+	tcase_add_loop_test(tc, test_random_covers, 0, FM_NR_GROUPS);
 	tcase_add_loop_test(tc, test_random, 0, level_is_check() ? 6 : 200);
 	tcase_add_loop_test(tc, test_salvage, 0, level_is_check() ? 8 : 100);
 	suite_add_tcase(s, tc);

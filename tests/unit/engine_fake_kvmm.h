@@ -7,6 +7,8 @@
  * steps in order.  Grants are refused and families preempted at random; freed
  * memory is filled with garbage, and a swapped sequence comes back in other
  * blocks or not at all.  A client that breaks a rule fails the test at once.
+ * A domain with a second layer group has blocks of both groups in one pool; those
+ * behind the window of group 1 are freed, and overwritten, when a step has ended.
  * engine_fake_ring.h puts it behind libkvmm's names.  The daemon may die during
  * a forward and salvage, and give blocks that the forward reads to another
  * client.
@@ -20,7 +22,8 @@
 
 #include <libkvmm.h>
 
-#define FK_BT		4u		/* tokens of a block */
+#define FK_BT		4u		/* tokens of a block, with one group */
+#define FK_GROUPS	2u
 #define FK_SEQS		24u
 #define FK_BLOCKS	512u
 #define FK_TABLE	64u
@@ -30,7 +33,7 @@
 #define FK_STARVE	400u		/* failed admissions of the first sequence */
 #define FK_LAYERS	2u
 #define FK_STRIDE	(FK_BT * 16u)
-#define FK_BLOCK_BYTES	(FK_LAYERS * FK_STRIDE)
+#define FK_BLOCK_BYTES	(fk.block_bytes)
 #define FK_UNIT		32u
 #define FK_PER_BLOCK	(FK_BLOCK_BYTES / FK_UNIT)
 
@@ -39,6 +42,7 @@ struct fk_block {
 	u32	srcs;			/* open steps that copy from it */
 	bool	indexed;
 	bool	shared;			/* a fork shares the tail */
+	u32	group;
 	u32	nr_ids;
 	u64	salt;
 	u32	prefix[FK_TABLE * FK_BT];	/* if full, all ids up to its end */
@@ -47,24 +51,26 @@ struct fk_block {
 
 struct fk_seq {
 	u32	gen, state, epoch, valid, cover, prompt_len, max_tokens;
-	u32	priority, family, nr_blocks, nr_steps, nr_ids, cached;
+	u32	priority, family, nr_steps, nr_ids, cached;
+	u32	nr_blocks[FK_GROUPS];	/* those dropped behind the window included */
 	int	reason;
 	bool	matched, closing, known, preempted;
 	bool	lease;			/* see engine_fake_lease.h; it stays set after its end */
 	bool	pin;			/* opened with a lease */
 	u64	last_step, salt, arrival;
-	u32	dirty;			/* changed entries from here on */
+	u32	dirty[FK_GROUPS];	/* changed entries from here on */
 	u32	was;			/* valid positions before the loss */
 	u32	filling;		/* rounds until a restore is READY */
 	u8	*below;			/* content while SWAPPED */
 	struct fk_block	*below_b;
-	u32	table[FK_TABLE];
+	u32	table[FK_GROUPS][FK_TABLE];	/* KVMM_NO_INDEX: dropped */
 	u32	ids[FK_TABLE * FK_BT];
 };
 
 struct fk_step_entry {
-	u32	seq, start, end, src, dst, tokens;
-	bool	copied;
+	u32	seq, start, end;
+	u32	src[FK_GROUPS], dst[FK_GROUPS], tokens[FK_GROUPS];
+	bool	copied[FK_GROUPS];
 };
 
 struct fk_step {
@@ -104,6 +110,14 @@ static struct fk {
 	bool	no_leases;		/* it is older: it refuses the request as a whole */
 	bool	no_tier;		/* nothing is held, all is kept */
 	u32	nr_leases, nr_lookups, nr_renews;	/* requests that were granted */
+
+	u32	nr_groups;		/* of the domain, as the client asked for */
+	u32	bt[FK_GROUPS];		/* tokens of a block */
+	u32	window[FK_GROUPS];	/* 0: none */
+	u32	block_bytes;
+	u32	step_tokens;
+	u32	hit;			/* the length of a hit is a multiple of it */
+	u64	nr_dropped;		/* blocks behind a window */
 
 	bool	gone;
 	bool	away;			/* salvaged, but the client has not noticed */
@@ -196,30 +210,67 @@ static u32 fk_take(void)
 	return 0;
 }
 
-static void fk_unmap_from(struct fk_seq *s, u32 idx)
+static void fk_unmap(u32 b)
 {
-	while (s->nr_blocks > idx) {
-		u32 b = s->table[--s->nr_blocks];
+	if (b == KVMM_NO_INDEX)
+		return;
+	fk.b[b].maps--;
+	fk_put(b);
+}
 
-		fk.b[b].maps--;
-		fk_put(b);
+/* Keep the blocks of positions before @end, in all groups. */
+static void fk_unmap_from(struct fk_seq *s, u32 end)
+{
+	u32 g;
+
+	for (g = 0; g < fk.nr_groups; g++)
+		while (s->nr_blocks[g] > DIV_ROUND_UP(end, fk.bt[g]))
+			fk_unmap(s->table[g][--s->nr_blocks[g]]);
+}
+
+/* Free the blocks that no position from @start on sees. */
+static void fk_drop_behind(struct fk_seq *s, u32 start)
+{
+	u32 g, i;
+
+	for (g = 0; g < fk.nr_groups; g++) {
+		for (i = 0; fk.window[g] && i < s->nr_blocks[g]; i++) {
+			if ((i + 1) * fk.bt[g] + fk.window[g] > start + 1)
+				break;
+			fk.nr_dropped += s->table[g][i] != KVMM_NO_INDEX;
+			fk_unmap(s->table[g][i]);
+			s->table[g][i] = KVMM_NO_INDEX;
+		}
 	}
 }
 
-static bool fk_writable(u32 b)
+/* The first block that a position @start sees. */
+static u32 fk_first(u32 g, u32 start)
 {
-	return fk.b[b].nr_ids < FK_BT && fk.b[b].maps == 1;
+	return fk.window[g] && start >= fk.window[g] ?
+	       (start + 1 - fk.window[g]) / fk.bt[g] : 0;
 }
 
-static u32 fk_lookup(const u32 *ids, u32 nr, u64 salt)
+static bool fk_writable(u32 b, u32 g)
+{
+	return fk.b[b].nr_ids < fk.bt[g] && fk.b[b].maps == 1;
+}
+
+static u32 fk_lookup_in(u32 g, const u32 *ids, u32 nr, u64 salt)
 {
 	u32 i;
 
 	for (i = 0; i < fk.nr_blocks; i++)
 		if (fk.b[i].indexed && fk.b[i].nr_prefix == nr &&
+		    fk.b[i].group == g &&
 		    fk.b[i].salt == salt && !memcmp(fk.b[i].prefix, ids, 4 * nr))
 			return i;
 	return KVMM_NO_INDEX;
+}
+
+static u32 fk_lookup(const u32 *ids, u32 nr, u64 salt)
+{
+	return fk_lookup_in(0, ids, nr, salt);
 }
 
 /* ---- sequences ---- */
@@ -252,7 +303,7 @@ static struct fk_seq *fk_alloc(void)
 		gen = s->gen + 1;
 		memset(s, 0, sizeof(*s));
 		s->gen = gen;
-		s->dirty = KVMM_NO_INDEX;
+		memset(s->dirty, 0xff, sizeof(s->dirty));
 		return s;
 	}
 	ck_abort_msg("more sequences than were asked for");
@@ -269,21 +320,36 @@ static void fk_below_free(struct fk_seq *s)
 	s->below_b = NULL;
 }
 
+/* Blocks in the tables of @s. */
+static u32 fk_count(const struct fk_seq *s)
+{
+	u32 g, i, nr = 0;
+
+	for (g = 0; g < fk.nr_groups; g++)
+		for (i = 0; i < s->nr_blocks[g]; i++)
+			nr += s->table[g][i] != KVMM_NO_INDEX;
+	return nr;
+}
+
 static void fk_swap_out(struct fk_seq *s)
 {
-	u32 i;
+	u32 nr[FK_GROUPS], g, i, k = 0;
 
-	s->below = malloc((s->nr_blocks + 1) * FK_BLOCK_BYTES);
-	s->below_b = malloc((s->nr_blocks + 1) * sizeof(*s->below_b));
-	for (i = 0; i < s->nr_blocks; i++) {
-		memcpy(s->below + i * FK_BLOCK_BYTES,
-		       fk.pool + (size_t)s->table[i] * FK_BLOCK_BYTES,
-		       FK_BLOCK_BYTES);
-		s->below_b[i] = fk.b[s->table[i]];
+	s->below = malloc((fk_count(s) + 1) * FK_BLOCK_BYTES);
+	s->below_b = malloc((fk_count(s) + 1) * sizeof(*s->below_b));
+	for (g = 0; g < fk.nr_groups; g++) {
+		for (i = 0; i < s->nr_blocks[g]; i++) {
+			if (s->table[g][i] == KVMM_NO_INDEX)
+				continue;
+			memcpy(s->below + k * FK_BLOCK_BYTES,
+			       fk.pool + (size_t)s->table[g][i] * FK_BLOCK_BYTES,
+			       FK_BLOCK_BYTES);
+			s->below_b[k++] = fk.b[s->table[g][i]];
+		}
 	}
-	i = s->nr_blocks;
+	memcpy(nr, s->nr_blocks, sizeof(nr));
 	fk_unmap_from(s, 0);
-	s->nr_blocks = i;
+	memcpy(s->nr_blocks, nr, sizeof(nr));
 	s->state = KVMM_SEQ_SWAPPED;
 	s->cover = s->valid;
 	fk.nr_swapped++;
@@ -292,14 +358,19 @@ static void fk_swap_out(struct fk_seq *s)
 /* Restore into other blocks, none of them shared. */
 static void fk_swap_in(struct fk_seq *s)
 {
-	u32 i;
+	u32 g, i, k = 0;
 
-	for (i = 0; i < s->nr_blocks; i++) {
-		u32 b = s->table[i] = fk_take();
+	for (g = 0; g < fk.nr_groups; g++) {
+		for (i = 0; i < s->nr_blocks[g]; i++) {
+			u32 b;
 
-		memcpy(fk.pool + (size_t)b * FK_BLOCK_BYTES,
-		       s->below + i * FK_BLOCK_BYTES, FK_BLOCK_BYTES);
-		fk.b[b].nr_ids = s->below_b[i].nr_ids;
+			if (s->table[g][i] == KVMM_NO_INDEX)
+				continue;
+			b = s->table[g][i] = fk_take();
+			memcpy(fk.pool + (size_t)b * FK_BLOCK_BYTES,
+			       s->below + k * FK_BLOCK_BYTES, FK_BLOCK_BYTES);
+			fk.b[b].nr_ids = s->below_b[k++].nr_ids;
+		}
 	}
 	fk_below_free(s);
 	s->valid += fk.swap_more;
@@ -312,7 +383,7 @@ static void fk_lose(struct fk_seq *s)
 {
 	fk_below_free(s);
 	s->was = s->valid;
-	s->nr_blocks = 0;
+	memset(s->nr_blocks, 0, sizeof(s->nr_blocks));
 	s->state = KVMM_SEQ_RECOMPUTE;
 	s->valid = s->cover = 0;
 	s->preempted = true;
@@ -351,7 +422,7 @@ static void fk_restore_all(void)
 			continue;
 		if (fk_chance(fk.swap_lost))
 			fk_lose(s);
-		else if (fk_count_room() >= s->nr_blocks + fk_count_running())
+		else if (fk_count_room() >= fk_count(s) + fk_count_running())
 			fk_swap_in(s);
 		else
 			waits = s;
@@ -412,26 +483,50 @@ static void fk_mark_random(const struct fk_seq *but)
 	}
 }
 
+/* Are all blocks cached that a sequence of @hit tokens needs?  They are put into its tables. */
+static bool fk_find_hit(struct fk_seq *s, u32 hit)
+{
+	u32 g, i;
+
+	for (g = 0; g < fk.nr_groups; g++) {
+		for (i = fk_first(g, hit); i < hit / fk.bt[g]; i++) {
+			s->table[g][i] = fk_lookup_in(g, s->ids,
+						      (i + 1) * fk.bt[g],
+						      s->salt);
+			if (s->table[g][i] == KVMM_NO_INDEX)
+				return false;
+		}
+	}
+	return true;
+}
+
 static bool fk_admit(struct fk_seq *s)
 {
-	u32 hit = 0, total = DIV_ROUND_UP(s->nr_ids, FK_BT), room, i, b;
+	u32 hit = (s->nr_ids - 1) / fk.hit * fk.hit, g, i, b, need = 0, room;
 
-	while ((hit + 1) * FK_BT <= s->nr_ids - 1) {
-		b = fk_lookup(s->ids, (hit + 1) * FK_BT, s->salt);
-		if (b == KVMM_NO_INDEX)
-			break;
-		s->table[hit++] = b;
-	}
+	while (hit && !fk_find_hit(s, hit))
+		hit -= fk.hit;
 	room = fk_count_room();
-	for (i = 0; i < hit; i++)
-		room -= !fk.b[s->table[i]].maps && !fk.b[s->table[i]].srcs;
-	if (room < total - hit + fk_count_running())
+	for (g = 0; g < fk.nr_groups; g++) {
+		need += DIV_ROUND_UP(s->nr_ids, fk.bt[g]) - hit / fk.bt[g];
+		for (i = fk_first(g, hit); i < hit / fk.bt[g]; i++) {
+			b = s->table[g][i];
+			room -= !fk.b[b].maps && !fk.b[b].srcs;
+		}
+	}
+	if (room < need + fk_count_running())
 		return false;
-	for (i = 0; i < hit; i++)
-		fk.b[s->table[i]].maps++;
-	fk.nr_hits += hit;
-	s->nr_blocks = hit;
-	s->valid = s->cover = s->cached = hit * FK_BT;
+	for (g = 0; g < fk.nr_groups; g++) {
+		for (i = 0; i < hit / fk.bt[g]; i++) {
+			if (i >= fk_first(g, hit))
+				fk.b[s->table[g][i]].maps++;
+			else
+				s->table[g][i] = KVMM_NO_INDEX;
+		}
+		fk.nr_hits += i;
+		s->nr_blocks[g] = i;
+	}
+	s->valid = s->cover = s->cached = hit;
 	s->state = KVMM_SEQ_READY;
 	return true;
 }
@@ -465,12 +560,18 @@ static int fk_open(const struct kvmm_open_arg *a, struct kvmm_open_res *r)
 {
 	const u32 tokens = a->prompt_len + a->max_tokens;
 	struct fk_seq *s;
+	u32 g, at_once, most = 0;
 
 	ck_assert_uint_ge(a->prompt_len, 1);
 	ck_assert(!a->lease);
 	if (fk.drained)
 		return r->status = -ESHUTDOWN;
-	if (tokens > fk.nr_blocks * FK_BT)
+	for (g = 0; g < fk.nr_groups; g++) {
+		at_once = fk.window[g] ? min(tokens, fk.window[g] +
+					     fk.step_tokens + fk.bt[g]) : tokens;
+		most += DIV_ROUND_UP(at_once, fk.bt[g]);
+	}
+	if (most > fk.nr_blocks)
 		return r->status = -E2BIG;
 	s = fk_alloc();
 	s->state = KVMM_SEQ_WAITING;
@@ -517,6 +618,17 @@ static int fk_match(const struct kvmm_match_arg *a)
 	return 0;
 }
 
+/* @s maps the blocks of its tables once more. */
+static void fk_share(const struct fk_seq *s)
+{
+	u32 g, i;
+
+	for (g = 0; g < fk.nr_groups; g++)
+		for (i = 0; i < s->nr_blocks[g]; i++)
+			if (s->table[g][i] != KVMM_NO_INDEX)
+				fk.b[s->table[g][i]].maps++;
+}
+
 static int fk_fork(const struct kvmm_fork_arg *a, struct kvmm_open_res *r)
 {
 	struct fk_seq *s = fk_find(a->seq), *c;
@@ -544,8 +656,7 @@ static int fk_fork(const struct kvmm_fork_arg *a, struct kvmm_open_res *r)
 		c->known = false;
 		c->arrival = ++fk.arrival;
 		c->nr_ids = 0;
-		for (k = 0; k < c->nr_blocks; k++)
-			fk.b[c->table[k]].maps++;
+		fk_share(c);
 		r[i].seq = fk_handle(c);
 	}
 	return err;
@@ -554,14 +665,17 @@ static int fk_fork(const struct kvmm_fork_arg *a, struct kvmm_open_res *r)
 /* @s becomes a copy of @o; fk_remap() releases its old blocks at the end. */
 static void fk_become(struct fk_seq *s, const struct fk_seq *o)
 {
-	u32 i;
+	u32 g, i;
 
-	for (i = 0; i < o->nr_blocks; i++) {
-		if (i >= s->nr_blocks || s->table[i] != o->table[i])
-			s->dirty = min(s->dirty, i);
-		s->table[i] = o->table[i];
+	for (g = 0; g < fk.nr_groups; g++) {
+		for (i = 0; i < o->nr_blocks[g]; i++) {
+			if (i >= s->nr_blocks[g] ||
+			    s->table[g][i] != o->table[g][i])
+				s->dirty[g] = min(s->dirty[g], i);
+			s->table[g][i] = o->table[g][i];
+		}
+		s->nr_blocks[g] = o->nr_blocks[g];
 	}
-	s->nr_blocks = o->nr_blocks;
 	s->valid = s->cover = o->valid;
 	s->nr_ids = o->nr_ids;
 	memcpy(s->ids, o->ids, sizeof(s->ids));
@@ -597,7 +711,7 @@ static int fk_remap(const struct kvmm_remap_arg *a, u32 nr,
 {
 	static struct fk_seq was[FK_SEQS];
 	int err = fk_remap_check(a, nr);
-	u32 i, k;
+	u32 i, g, k;
 
 	fk.nr_remaps_stale += err == -ESTALE;
 	if (!err && fk.no_remaps)
@@ -608,18 +722,16 @@ static int fk_remap(const struct kvmm_remap_arg *a, u32 nr,
 	for (i = 0; i < nr && !err; i++) {
 		const struct fk_seq *o = &was[KVMM_SEQ_INDEX(a[i].other)];
 
-		for (k = 0; k < o->nr_blocks; k++)
-			fk.b[o->table[k]].maps++;
+		fk_share(o);
 		fk_become(fk_find(a[i].child), o);
 	}
 	for (i = 0; i < nr; i++) {
 		const struct fk_seq *s = &was[KVMM_SEQ_INDEX(a[i].child)];
 
 		r[i] = (struct kvmm_seq_res){ err, fk_find(a[i].child)->valid };
-		for (k = 0; k < s->nr_blocks && !err; k++) {
-			fk.b[s->table[k]].maps--;
-			fk_put(s->table[k]);
-		}
+		for (g = 0; g < fk.nr_groups && !err; g++)
+			for (k = 0; k < s->nr_blocks[g]; k++)
+				fk_unmap(s->table[g][k]);
 	}
 	return 0;
 }
@@ -628,7 +740,7 @@ static void fk_close_now(struct fk_seq *s)
 {
 	if (s->state == KVMM_SEQ_SWAPPED) {
 		fk_below_free(s);
-		s->nr_blocks = 0;
+		memset(s->nr_blocks, 0, sizeof(s->nr_blocks));
 	}
 	fk_unmap_from(s, 0);
 	s->state = KVMM_SEQ_CLOSED;
@@ -662,57 +774,65 @@ static int fk_make_room(struct fk_seq *s, u32 need)
 	return -EAGAIN;
 }
 
-static void fk_grant(struct fk_seq *s, const struct kvmm_begin_arg *a,
-		     struct fk_step_entry *e, struct kvmm_begin_res *r,
-		     bool copy, u32 want)
+/* Would a step from @start on write a block of the group that it must not write? */
+static bool fk_must_copy(const struct fk_seq *s, u32 g, u32 start)
 {
-	const u32 first = a->start / FK_BT;
-	u32 from, to;
+	const u32 first = start / fk.bt[g];
+
+	return first < s->nr_blocks[g] && !fk_writable(s->table[g][first], g);
+}
+
+static void fk_copy(struct fk_seq *s, const struct kvmm_begin_arg *a, u32 g,
+		    struct fk_step_entry *e, struct kvmm_begin_res *r)
+{
+	const u32 first = a->start / fk.bt[g], tokens = a->start % fk.bt[g];
+	const u32 from = s->table[g][first], to = fk_take();
+
+	s->table[g][first] = to;
+	r->table_lo = first;
+	fk.nr_cows++;
+	fk.b[to].nr_ids = tokens;
+	if (tokens) {
+		r->copy_from = from * FK_PER_BLOCK;
+		r->copy_to = to * FK_PER_BLOCK;
+		r->copy_tokens = tokens;
+		e->src[g] = from;
+		e->dst[g] = to;
+		e->tokens[g] = tokens;
+		fk.b[from].srcs++;
+	}
+	fk_unmap(from);
+}
+
+static void fk_grant(struct fk_seq *s, const struct kvmm_begin_arg *a,
+		     struct fk_step_entry *e, struct kvmm_begin_res *r)
+{
+	u32 g, want;
 
 	*e = (struct fk_step_entry){ .seq = (u32)(s - fk.s),
-		.start = a->start, .end = a->start + a->max_tokens,
-		.src = KVMM_NO_INDEX };
-	if (copy) {
-		from = s->table[first];
-		to = fk_take();
-		s->table[first] = to;
-		r->table_lo = first;
-		fk.nr_cows++;
-		fk.b[to].nr_ids = a->start % FK_BT;
-		if (a->start % FK_BT) {
-			r->copy_from = from * FK_PER_BLOCK;
-			r->copy_to = to * FK_PER_BLOCK;
-			r->copy_tokens = a->start % FK_BT;
-			e->src = from;
-			e->dst = to;
-			e->tokens = r->copy_tokens;
-			fk.b[from].srcs++;
-		}
-		fk.b[from].maps--;
-		fk_put(from);
+		.start = a->start, .end = a->start + a->max_tokens };
+	memset(e->src, 0xff, sizeof(e->src));
+	for (g = 0; g < fk.nr_groups; g++) {
+		want = DIV_ROUND_UP(e->end, fk.bt[g]);
+		if (fk_must_copy(s, g, a->start))
+			fk_copy(s, a, g, e, &r[g]);
+		if (want > s->nr_blocks[g] && r[g].table_lo == KVMM_NO_INDEX)
+			r[g].table_lo = s->nr_blocks[g];
+		r[g].table_lo = min(r[g].table_lo, s->dirty[g]);
+		s->dirty[g] = KVMM_NO_INDEX;
+		while (s->nr_blocks[g] < want)
+			s->table[g][s->nr_blocks[g]++] = fk_take();
 	}
-	if (want > s->nr_blocks && r->table_lo == KVMM_NO_INDEX)
-		r->table_lo = s->nr_blocks;
-	r->table_lo = min(r->table_lo, s->dirty);
-	s->dirty = KVMM_NO_INDEX;
-	while (s->nr_blocks < want)
-		s->table[s->nr_blocks++] = fk_take();
 	s->cover = max(s->cover, e->end);
 	s->nr_steps++;
 }
 
-static int fk_begin_entry(u64 step, const struct kvmm_begin_arg *a,
-			  struct fk_step_entry *e, struct kvmm_begin_res *r)
+/* Is the entry right, and is its sequence there? */
+static int fk_begin_check(u64 step, const struct kvmm_begin_arg *a,
+			  struct fk_seq *s)
 {
-	struct fk_seq *s = fk_find(a->seq);
-	u32 end = a->start + a->max_tokens, want = DIV_ROUND_UP(end, FK_BT);
-	bool copy;
-	int err;
-
-	*r = (struct kvmm_begin_res){ .table_lo = KVMM_NO_INDEX };
 	ck_assert_ptr_nonnull(s);
 	ck_assert_uint_ge(a->max_tokens, 1);
-	r->seq_epoch = s->epoch;
 	if (s->state == KVMM_SEQ_FAILED)
 		return s->reason;
 	if (s->state != KVMM_SEQ_READY || s->epoch != a->seq_epoch)
@@ -721,18 +841,35 @@ static int fk_begin_entry(u64 step, const struct kvmm_begin_arg *a,
 	s->last_step = step;
 	ck_assert_uint_ge(a->start, s->valid);
 	ck_assert_uint_le(a->start, s->cover);
-	ck_assert_uint_le(end, s->prompt_len + s->max_tokens);
-	if (fk_chance(fk.again))
-		return -EAGAIN;
-	copy = a->start / FK_BT < s->nr_blocks &&
-		!fk_writable(s->table[a->start / FK_BT]);
-	err = fk_make_room(s, copy + (want > s->nr_blocks ?
-				      want - s->nr_blocks : 0));
-	if (err)
-		return err;
-	r->valid_len = s->valid;
-	fk_grant(s, a, e, r, copy, want);
-	return 0;
+	ck_assert_uint_le(a->start + a->max_tokens, s->prompt_len + s->max_tokens);
+	return fk_chance(fk.again) ? -EAGAIN : 0;
+}
+
+/* @r: results of all groups. */
+static int fk_begin_entry(u64 step, const struct kvmm_begin_arg *a,
+			  struct fk_step_entry *e, struct kvmm_begin_res *r)
+{
+	struct fk_seq *s = fk_find(a->seq);
+	u32 g, want, need = 0;
+	int err = fk_begin_check(step, a, s);
+
+	for (g = 0; g < fk.nr_groups; g++) {
+		r[g] = (struct kvmm_begin_res){
+			.table_lo = KVMM_NO_INDEX, .seq_epoch = s->epoch,
+		};
+		want = DIV_ROUND_UP(a->start + a->max_tokens, fk.bt[g]);
+		need += fk_must_copy(s, g, a->start);
+		need += want > s->nr_blocks[g] ? want - s->nr_blocks[g] : 0;
+	}
+	if (!err)
+		err = fk_make_room(s, need);
+	if (!err)
+		fk_grant(s, a, e, r);
+	for (g = 0; g < fk.nr_groups; g++) {
+		r[g].status = err;
+		r[g].valid_len = err ? 0 : s->valid;
+	}
+	return err;
 }
 
 static int fk_begin(const struct kvmm_sqe *sqe, const struct kvmm_begin_arg *a,
@@ -751,20 +888,20 @@ static int fk_begin(const struct kvmm_sqe *sqe, const struct kvmm_begin_arg *a,
 	if (fk_chance(fk.preempt))
 		fk_mark_random(NULL);
 	for (i = 0; i < sqe->nr; i++) {
-		r[i].status = fk_begin_entry(sqe->step, &a[i], &st->e[st->nr],
-					     &r[i]);
-		st->nr += !r[i].status;
+		st->nr += !fk_begin_entry(sqe->step, &a[i], &st->e[st->nr],
+					  &r[i * fk.nr_groups]);
 	}
 	return 0;
 }
 
-static void fk_seal(struct fk_seq *s, u32 idx)
+static void fk_seal(struct fk_seq *s, u32 g, u32 idx)
 {
-	struct fk_block *b = &fk.b[s->table[idx]];
-	const u32 nr = (idx + 1) * FK_BT;
+	struct fk_block *b = &fk.b[s->table[g][idx]];
+	const u32 nr = (idx + 1) * fk.bt[g];
 
-	if (fk_lookup(s->ids, nr, s->salt) != KVMM_NO_INDEX)
+	if (fk_lookup_in(g, s->ids, nr, s->salt) != KVMM_NO_INDEX)
 		return;
+	b->group = g;
 	memcpy(b->prefix, s->ids, 4 * nr);
 	b->nr_prefix = nr;
 	b->salt = s->salt;
@@ -775,31 +912,36 @@ static void fk_progress(struct fk_seq *s, const struct kvmm_end_arg *a,
 			const u32 *ids)
 {
 	const u32 old = s->valid;
-	u32 p;
+	u32 p, g;
 
 	ck_assert_uint_eq(a->nr_ids, a->valid_len - old);
 	for (p = old; p < a->valid_len; p++) {
-		ck_assert(fk_writable(s->table[p / FK_BT]));
+		for (g = 0; g < fk.nr_groups; g++)
+			ck_assert(fk_writable(s->table[g][p / fk.bt[g]], g));
 		/* Computed ids equal the matched ones. */
 		if (p < s->nr_ids)
 			ck_assert_uint_eq(s->ids[p], ids[p - old]);
 		s->ids[p] = ids[p - old];
 		s->valid = p + 1;
-		fk.b[s->table[p / FK_BT]].nr_ids = p % FK_BT + 1;
-		if (s->valid % FK_BT == 0)
-			fk_seal(s, p / FK_BT);
+		for (g = 0; g < fk.nr_groups; g++) {
+			fk.b[s->table[g][p / fk.bt[g]]].nr_ids = p % fk.bt[g] + 1;
+			if (s->valid % fk.bt[g] == 0)
+				fk_seal(s, g, p / fk.bt[g]);
+		}
 	}
 }
 
 static void fk_release_entry(struct fk_step_entry *e)
 {
 	struct fk_seq *s = &fk.s[e->seq];
-	u32 i, n;
+	u32 i, n, g;
 
-	if (e->src != KVMM_NO_INDEX) {
-		ck_assert_msg(e->copied, "a granted copy was not run");
-		fk.b[e->src].srcs--;
-		fk_put(e->src);
+	for (g = 0; g < fk.nr_groups; g++) {
+		if (e->src[g] == KVMM_NO_INDEX)
+			continue;
+		ck_assert_msg(e->copied[g], "a granted copy was not run");
+		fk.b[e->src[g]].srcs--;
+		fk_put(e->src[g]);
 	}
 	s->nr_steps--;
 	s->cover = s->valid;
@@ -807,7 +949,8 @@ static void fk_release_entry(struct fk_step_entry *e)
 		for (n = 0; n < fk.st[i].nr; n++)
 			if (fk.st[i].e[n].seq == e->seq)
 				s->cover = max(s->cover, fk.st[i].e[n].end);
-	fk_unmap_from(s, DIV_ROUND_UP(s->cover, FK_BT));
+	fk_unmap_from(s, s->cover);
+	fk_drop_behind(s, s->valid);
 	if (s->nr_steps)
 		return;
 	if (s->closing)
@@ -878,7 +1021,8 @@ static void fk_salvage(void)
 		s->last_step = 0;
 		s->was = max(s->was, s->valid);
 		fk_below_free(s);
-		s->nr_blocks = s->valid = s->cover = s->nr_ids = 0;
+		memset(s->nr_blocks, 0, sizeof(s->nr_blocks));
+		s->valid = s->cover = s->nr_ids = 0;
 		s->state = s->closing || s->lease ? KVMM_SEQ_CLOSED :
 						    KVMM_SEQ_RECOMPUTE;
 		s->closing = s->matched = false;

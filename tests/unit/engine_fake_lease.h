@@ -79,7 +79,7 @@ static void fk_hold(struct fk_seq *s, const struct fk_cookie *ck, u32 nr)
 	s->lease = true;
 	s->state = KVMM_SEQ_SWAPPED;
 	s->salt = ck->salt;
-	s->nr_blocks = nr;
+	s->nr_blocks[0] = nr;
 	s->valid = s->cover = s->prompt_len = s->nr_ids = nr * FK_BT;
 	memcpy(s->ids, ck->ids, 4 * s->valid);
 	s->family = ++fk.family;
@@ -195,7 +195,7 @@ static void fk_advise(const struct kvmm_advise_arg *a, struct kvmm_seq_res *r)
 		fk.nr_renews += !r->status;
 		return;
 	}
-	for (i = 0; i < s->nr_blocks; i++)
+	for (i = 0; i < s->nr_blocks[0]; i++)
 		r->valid_len += FK_BT * fk_move(s, i, a->advice == KVMM_ADV_PAGEOUT);
 }
 
@@ -219,10 +219,10 @@ static void fk_open_leased(const struct kvmm_open_arg *a, struct kvmm_open_res *
 	s->pin = true;
 	s->priority = a->priority;
 	s->family = ++fk.family;
-	s->below = malloc(s->nr_blocks * FK_BLOCK_BYTES);
-	s->below_b = malloc(s->nr_blocks * sizeof(*s->below_b));
-	memcpy(s->below, from->below, s->nr_blocks * FK_BLOCK_BYTES);
-	memcpy(s->below_b, from->below_b, s->nr_blocks * sizeof(*s->below_b));
+	s->below = malloc(s->nr_blocks[0] * FK_BLOCK_BYTES);
+	s->below_b = malloc(s->nr_blocks[0] * sizeof(*s->below_b));
+	memcpy(s->below, from->below, s->nr_blocks[0] * FK_BLOCK_BYTES);
+	memcpy(s->below_b, from->below_b, s->nr_blocks[0] * sizeof(*s->below_b));
 	r->seq = fk_handle(s);
 }
 

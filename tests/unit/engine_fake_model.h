@@ -23,6 +23,23 @@
 #define FM_VOCAB	61u
 #define FM_CONTEXT	96u
 
+/* Layer groups; either group may be the one with more layers, and fewer tokens in a block. */
+enum fm_groups {
+	FM_ONE,
+	FM_MORE_LOCAL,
+	FM_MORE_FULL,
+	FM_NR_GROUPS,
+};
+
+static const struct model_group fm_groups[FM_NR_GROUPS][FK_GROUPS] = {
+	[FM_ONE]	= { { FK_LAYERS, 0 } },
+	[FM_MORE_LOCAL]	= { { 1, 0 }, { 2, 11 } },
+	[FM_MORE_FULL]	= { { 2, 0 }, { 1, 11 } },
+};
+
+static const struct model_group *fm_group;
+static u32 fm_nr_groups;
+
 struct model {
 	struct model_info	info;
 	u32			forwards;
@@ -49,13 +66,21 @@ static u64 fm_value(u32 token, u32 pos, u32 layer, u32 v)
 	return fm_mix(((u64)token << 32 | pos) + layer * 977 + v * 31 + 1);
 }
 
-static u64 *fm_at(const struct model_kv *kv, const u32 *table, u32 pos,
+static u64 *fm_at(const struct model_kv *kv, u32 g, const u32 *table, u32 pos,
 		  u32 layer, u32 v)
 {
-	u8 *block = (u8 *)kv->base + table[pos / kv->block_tokens[0]] * kv->unit +
-		layer * kv->layer_stride[0];
+	const u32 bt = kv->block_tokens[g];
+	u8 *block = (u8 *)kv->base + table[pos / bt] * kv->unit +
+		layer * kv->layer_stride[g];
 
-	return (u64 *)block + v * kv->block_tokens[0] + pos % kv->block_tokens[0];
+	ck_assert_uint_ne(table[pos / bt], KVMM_NO_INDEX);
+	return (u64 *)block + v * bt + pos % bt;
+}
+
+/* The first position that a token at @pos sees in a group. */
+static u32 fm_first(const struct model_group *g, u32 pos)
+{
+	return g->window && pos >= g->window ? pos + 1 - g->window : 0;
 }
 
 static void fm_logits(u64 h, float *logits)
@@ -66,28 +91,38 @@ static void fm_logits(u64 h, float *logits)
 		logits[i] = (float)(fm_mix(h + i) >> 40) / (1 << 22) - 2;
 }
 
+/* The hash of all that a token at @pos sees. */
+static u64 fm_read(const struct model *m, const struct model_kv *kv,
+		   const struct model_seq_in *in, u32 pos)
+{
+	u32 g, at, layer, v;
+	u64 h = 0;
+
+	for (g = 0; g < m->info.nr_groups; g++)
+		for (at = fm_first(&m->info.group[g], pos); at <= pos; at++)
+			for (layer = 0; layer < m->info.group[g].layers; layer++)
+				for (v = 0; v < 2; v++)
+					h = fm_mix(h ^ *fm_at(kv, g, in->table[g],
+							      at, layer, v));
+	return h;
+}
+
 static void fm_run_seq(struct model *m, const struct model_kv *kv,
 		       const struct model_seq_in *in, float *logits)
 {
 	const u32 end = in->start + in->nr_tokens;
-	u32 pos, layer, v;
-	u64 h = 0;
+	u32 pos, g, layer, v;
 
 	for (pos = in->start; pos < end; pos++)
-		for (layer = 0; layer < FK_LAYERS; layer++)
-			for (v = 0; v < 2; v++)
-				*fm_at(kv, in->table[0], pos, layer, v) =
-					fm_value(in->tokens[pos - in->start],
-						 pos, layer, v);
+		for (g = 0; g < m->info.nr_groups; g++)
+			for (layer = 0; layer < m->info.group[g].layers; layer++)
+				for (v = 0; v < 2; v++)
+					*fm_at(kv, g, in->table[g], pos, layer, v) =
+						fm_value(in->tokens[pos - in->start],
+							 pos, 16 * g + layer, v);
 	ck_assert_uint_le(in->want_logits, in->nr_tokens);
-	for (pos = 0; in->want_logits && pos < end; pos++) {
-		for (layer = 0; layer < FK_LAYERS; layer++)
-			for (v = 0; v < 2; v++)
-				h = fm_mix(h ^ *fm_at(kv, in->table[0], pos,
-						      layer, v));
-		if (pos < end - in->want_logits)
-			continue;
-		fm_logits(h, logits);
+	for (pos = end - in->want_logits; pos < end; pos++) {
+		fm_logits(fm_read(m, kv, in, pos), logits);
 		logits += FM_VOCAB;
 	}
 }
@@ -95,14 +130,15 @@ static void fm_run_seq(struct model *m, const struct model_kv *kv,
 /* Logits of the model after @nr tokens, without blocks. */
 static void fm_oracle(const u32 *ids, u32 nr, float *logits)
 {
-	u32 pos, layer, v;
+	u32 g, pos, layer, v;
 	u64 h = 0;
 
-	for (pos = 0; pos < nr; pos++)
-		for (layer = 0; layer < FK_LAYERS; layer++)
-			for (v = 0; v < 2; v++)
-				h = fm_mix(h ^ fm_value(ids[pos], pos, layer,
-							v));
+	for (g = 0; g < fm_nr_groups; g++)
+		for (pos = fm_first(&fm_group[g], nr - 1); pos < nr; pos++)
+			for (layer = 0; layer < fm_group[g].layers; layer++)
+				for (v = 0; v < 2; v++)
+					h = fm_mix(h ^ fm_value(ids[pos], pos,
+								16 * g + layer, v));
 	fm_logits(h, logits);
 }
 
@@ -191,7 +227,7 @@ int model_forward_draw(struct model *m, const struct model_kv *kv,
 	return 0;
 }
 
-static void fm_copied(u32 from, u32 to, u32 tokens)
+static void fm_copied(u32 g, u32 from, u32 to, u32 tokens)
 {
 	u32 i, n;
 
@@ -199,9 +235,10 @@ static void fm_copied(u32 from, u32 to, u32 tokens)
 		for (n = 0; n < fk.st[i].nr; n++) {
 			struct fk_step_entry *e = &fk.st[i].e[n];
 
-			if (e->src == from && e->dst == to && !e->copied) {
-				ck_assert_uint_eq(e->tokens, tokens);
-				e->copied = true;
+			if (e->src[g] == from && e->dst[g] == to &&
+			    !e->copied[g]) {
+				ck_assert_uint_eq(e->tokens[g], tokens);
+				e->copied[g] = true;
 				return;
 			}
 		}
@@ -217,14 +254,28 @@ void model_copy_blocks(struct model *m, const struct model_kv *kv,
 	u32 i, layer, v, t;
 
 	for (i = 0; i < nr; i++) {
-		for (layer = 0; layer < FK_LAYERS; layer++)
+		for (layer = 0; layer < m->info.group[group].layers; layer++)
 			for (v = 0; v < 2; v++)
 				for (t = 0; t < tokens[i]; t++)
-					*fm_at(kv, &to[i], t, layer, v) =
-						*fm_at(kv, &from[i], t, layer,
-						       v);
-		fm_copied(from[i] / FK_PER_BLOCK, to[i] / FK_PER_BLOCK,
+					*fm_at(kv, group, &to[i], t, layer, v) =
+						*fm_at(kv, group, &from[i], t,
+						       layer, v);
+		fm_copied(group, from[i] / FK_PER_BLOCK, to[i] / FK_PER_BLOCK,
 			  tokens[i]);
+	}
+}
+
+static void fm_use_groups(struct model *m, enum fm_groups groups)
+{
+	u32 g;
+
+	fm_group = fm_groups[groups];
+	fm_nr_groups = groups == FM_ONE ? 1 : FK_GROUPS;
+	m->info.nr_layers = 0;
+	m->info.nr_groups = fm_nr_groups;
+	for (g = 0; g < fm_nr_groups; g++) {
+		m->info.group[g] = fm_group[g];
+		m->info.nr_layers += fm_group[g].layers;
 	}
 }
 
@@ -233,7 +284,7 @@ static void fm_init(struct model *m, u32 rows)
 	memset(m, 0, sizeof(*m));
 	m->info.dir = "/tmp";
 	m->info.nr_vocab = FM_VOCAB;
-	m->info.nr_layers = FK_LAYERS;
+	fm_use_groups(m, FM_ONE);
 	m->info.nr_kv_heads = 1;
 	m->info.k_bytes = 8;
 	m->info.v_bytes = 8;

@@ -14,7 +14,9 @@
 static void fk_execute(struct fk_req *q)
 {
 	const u32 nr = q->sqe.op == KVMM_OP_SEQ_FORK ?
-		((struct kvmm_fork_arg *)q->args)->nr_children : q->sqe.nr;
+		((struct kvmm_fork_arg *)q->args)->nr_children :
+		q->sqe.op == KVMM_OP_STEP_BEGIN ? q->sqe.nr * fk.nr_groups :
+		q->sqe.nr;
 	int status = 0;
 
 	q->results = calloc(max(nr, 1u), 128);
@@ -27,7 +29,10 @@ static void fk_execute(struct fk_req *q)
 			fk_open((void *)q->args, q->results);
 		break;
 	case KVMM_OP_SEQ_LOOKUP:
-		fk_look((void *)q->args, q->results);
+		if (fk.nr_groups > 1)
+			*(s32 *)q->results = -EOPNOTSUPP;
+		else
+			fk_look((void *)q->args, q->results);
 		break;
 	case KVMM_OP_SEQ_LEASE:
 		status = fk.no_leases ? -EINVAL : 0;
@@ -238,11 +243,14 @@ int kvmm_seq_table(const struct kvmm *k, u64 seq, u32 group, u32 first, u32 nr,
 
 	if (!s || s->state == KVMM_SEQ_SWAPPED || fk_chance(fk.lost))
 		return -ENOENT;
-	ck_assert_uint_eq(group, 0);
-	if (first + nr > s->nr_blocks)
+	ck_assert_uint_lt(group, fk.nr_groups);
+	if (first + nr > s->nr_blocks[group])
+		return -ERANGE;
+	/* Entries behind the window have no page any more. */
+	if (nr && s->table[group][first] == KVMM_NO_INDEX)
 		return -ERANGE;
 	for (i = 0; i < nr; i++)
-		out[i] = s->table[first + i] * FK_PER_BLOCK;
+		out[i] = s->table[group][first + i] * FK_PER_BLOCK;
 	return 0;
 }
 
@@ -281,22 +289,48 @@ const char *kvmm_strerror_attach(const struct kvmm *k)
 	return "killed by the test";
 }
 
+/* Take over the layer groups; a layer has a K and a V of 8 bytes for a token. */
+static void fk_take_groups(const struct kvmm_params *p, u64 *stride)
+{
+	u32 g;
+
+	fk.nr_groups = p->nr_groups;
+	fk.step_tokens = p->step_tokens;
+	fk.hit = p->block_tokens;
+	for (g = 0; g < p->nr_groups; g++) {
+		fk.bt[g] = g ? p->group[g].block_tokens : p->block_tokens;
+		fk.window[g] = p->group[g].window;
+		stride[g] = fk.bt[g] * 16;
+		if (p->nr_groups > 1)
+			stride[g] = ALIGN_UP(stride[g], 128);
+		fk.block_bytes = max(fk.block_bytes,
+				     (u32)(stride[g] * p->group[g].layers));
+		fk.hit = max(fk.hit, fk.bt[g]);
+	}
+	for (g = 0; g < p->nr_groups; g++)
+		ck_assert_uint_eq(fk.hit % fk.bt[g], 0);
+	ck_assert(!p->group[0].window && !p->group[0].block_tokens);
+	ck_assert(p->nr_groups == 1 ? fk.bt[0] == FK_BT && !p->step_tokens :
+		  fk.bt[0] != fk.bt[1] && p->step_tokens);
+}
+
 int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 {
+	u64 stride[KVMM_MAX_GROUPS] = { 0 };
 	u32 i;
 
 	if (fk.gone) {
 		snprintf(text, 256, "no daemon here");
 		return -ECONNREFUSED;
 	}
-	ck_assert_uint_eq(p->block_tokens, FK_BT);
+	fk_take_groups(p, stride);
 	memcpy(fk.identity, p->identity, sizeof(fk.identity));
 	snprintf(fk.domain, sizeof(fk.domain), "%s", p->domain);
 	fk.pool = malloc((size_t)fk.nr_blocks * FK_BLOCK_BYTES);
 	for (i = 0; i < fk.nr_blocks; i++)
 		fk_spoil(i);
 	fk.info = (struct kvmm_attach_rep){
-		.unit = FK_UNIT, .stride[0] = FK_STRIDE,
+		.unit = FK_UNIT, .stride = { stride[0], stride[1] },
 		.block_bytes = FK_BLOCK_BYTES, .max_seqs = FK_SEQS,
 		.max_batch = FK_BATCH, .max_steps = fk.max_steps,
 		.arg_bytes = 256, .step_deadline_ms = 10000,

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * groups.c - the layer groups of a model, as the daemon gets them
+ *
+ * The runtime's part of libkvmm's layer groups is here: their shapes, and the memory
+ * that a sequence takes in each.  A model with one group has the block size that the
+ * caller wants, and nothing else.
+ */
+#include "runtime/engine/internal.h"
+
+#define GROUPS_DEF_BLOCK	16u
+#define GROUPS_HIT_STEPS	16u	/* a prefix hit is a multiple of so many blocks at most */
+
+int engine_groups(const struct model_info *info, u32 block_tokens,
+		  struct kvmm_group *group)
+{
+	const u32 tokens = block_tokens ? block_tokens : GROUPS_DEF_BLOCK;
+	u32 g;
+
+	for (g = 0; g < info->nr_groups; g++)
+		group[g] = (struct kvmm_group){
+			.layers = info->group[g].layers,
+			.kv_heads = info->nr_kv_heads,
+			.k_bytes = info->k_bytes,
+			.v_bytes = info->v_bytes,
+			.scale_bytes = info->scale_bytes,
+			.window = info->group[g].window,
+			.block_tokens = tokens,
+		};
+	if (info->nr_groups == 1)
+		return (int)tokens;
+	return kvmm_group_tokens(group, info->nr_groups, tokens,
+				 min(tokens * GROUPS_HIT_STEPS,
+				     (u32)KVMM_MAX_BLOCK_TOKENS));
+}
+
+/*
+ * A window and a step are in neighbouring positions, which begin anywhere in a block.
+ */
+u64 engine_group_blocks(const struct kvmm_group *g, u32 step, u64 len)
+{
+	const u64 all = DIV_ROUND_UP(len, (u64)g->block_tokens);
+	const u64 seen = (u64)g->window + step - 1;
+
+	if (!g->window)
+		return all;
+	return min(all, DIV_ROUND_UP(seen - 1, (u64)g->block_tokens) + 1);
+}
+
+u64 engine_seq_blocks(const struct kvmm_group *group, u32 nr, u32 step, u64 len)
+{
+	u64 blocks = 0;
+	u32 g;
+
+	for (g = 0; g < nr; g++)
+		blocks += engine_group_blocks(&group[g], step, len);
+	return blocks;
+}

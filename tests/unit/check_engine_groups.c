@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_engine_groups.c - the engine of a model with two layer groups
+ *
+ * The shape that it asks the daemon for, the memory that blocks take in each group,
+ * texts about memory, and hints.  Random lives of such an engine are in
+ * check_engine_random.c and check_engine_beams.c.  budget: 20 s
+ */
+#include "runtime/engine/lease.h"
+#include "tests/unit/engine_fixture.h"
+
+static struct engine_lease lease;
+static u32 hints;
+
+static void setup_groups(void)
+{
+	setup();
+	fm_use_groups(&model, FM_MORE_LOCAL);
+	memset(&lease, 0, sizeof(lease));
+	hints = 0;
+}
+
+/* A layer has 16 bytes for a token, and takes a multiple of 128 bytes in a block. */
+START_TEST(test_attach)
+{
+	const struct engine_opts o = { .chunk = 9 };
+
+	start(&o);
+	ck_assert_uint_eq(fk.nr_groups, 2);
+	ck_assert_uint_eq(fk.window[0], 0);
+	ck_assert_uint_eq(fk.window[1], 11);
+	ck_assert_uint_eq(fk.bt[0], 12);
+	ck_assert_uint_eq(fk.bt[1], 4);
+	ck_assert_uint_eq(fk.block_bytes, 256);
+	ck_assert_uint_eq(fk.step_tokens, 9);
+}
+END_TEST
+
+/* Blocks behind the window are used again, while the sequence runs. */
+START_TEST(test_long_sequence)
+{
+	/* 96 tokens: 8 blocks of group 0, and 24 of group 1, but few at once. */
+	const struct engine_opts o = { .chunk = 8 };
+
+	fk.nr_blocks = 16;
+	start(&o);
+	submit(ask(0, 3, 8, FM_CONTEXT - 8, 1));
+	run();
+	check_ask(&asks[0]);
+	/* The last token drawn is not computed, and sees positions from 85 on. */
+	ck_assert_uint_eq(fk.nr_dropped, (FM_CONTEXT - 11) / 4);
+}
+END_TEST
+
+/* A hit is a multiple of 12 tokens, for which group 1 needs its last blocks alone. */
+START_TEST(test_hit)
+{
+	start(NULL);
+	submit(ask(0, 3, 60, 1, 1));
+	run();
+	submit(ask(1, 3, 60, 3, 1));
+	run();
+	check_ask(&asks[0]);
+	check_ask(&asks[1]);
+	ck_assert_uint_eq(asks[1].got[0].done.cached_tokens, 48);
+}
+END_TEST
+
+START_TEST(test_never_fits)
+{
+	const struct engine_opts o = { .chunk = 4 };
+
+	fk.nr_blocks = 5;
+	start(&o);
+	submit(ask(0, 3, 40, 41, 1));
+	run();
+	ck_assert_int_eq(asks[0].got[0].done.err, -E2BIG);
+	/* 80 tokens: 7 blocks of group 0, 5 of group 1. */
+	ck_assert_msg(strstr(asks[0].got[0].text, "need 3 KiB of KV memory") != NULL,
+		      "%s", asks[0].got[0].text);
+}
+END_TEST
+
+static void on_hint(struct engine_lease *l)
+{
+	hints++;
+}
+
+/* The daemon has no leases for such a domain; requests go on. */
+START_TEST(test_hints)
+{
+	static const enum engine_hint kinds[] = {
+		ENGINE_RETAIN, ENGINE_DEMOTE, ENGINE_PREFETCH, ENGINE_PIN,
+	};
+	const struct engine_opts o = { .max_leases = 2, .max_seqs = FK_SEQS - 2 };
+	u32 i;
+
+	start(&o);
+	submit(ask(0, 3, 40, 4, 1));
+	run();
+	lease.ids = asks[0].ids;
+	lease.nr = 40;
+	lease.ms = 5000;
+	lease.on_done = on_hint;
+	for (i = 0; i < ARRAY_SIZE(kinds); i++) {
+		lease.hint = kinds[i];
+		ck_assert_int_eq(engine_hint(engine, &lease), 0);
+		submit(ask(1 + i, 3, 40, 4, 1));
+		run();
+		check_ask(&asks[1 + i]);
+		ck_assert_uint_eq(hints, i + 1);
+		ck_assert_int_eq(lease.err, -EOPNOTSUPP);
+	}
+	ck_assert_msg(strstr(engine_hint_text(-EOPNOTSUPP), "layer groups") != NULL,
+		      "%s", engine_hint_text(-EOPNOTSUPP));
+}
+END_TEST
+
+/* The most blocks that a window needs at once, counted for every place of a step. */
+static u64 count_blocks(const struct kvmm_group *g, u32 step, u32 len)
+{
+	u64 most = 0, first, last;
+	u32 at;
+
+	for (at = 0; at < len; at++) {
+		first = g->window && at >= g->window ? at + 1 - g->window : 0;
+		last = min(at + step, len) - 1;
+		most = max(most, last / g->block_tokens - first / g->block_tokens + 1);
+	}
+	return most;
+}
+
+START_TEST(test_blocks)
+{
+	static const u32 windows[] = { 0, 1, 2, 16, 17, 40 };
+	static const u32 steps[] = { 1, 2, 15, 16, 33 };
+	static const u32 lens[] = { 1, 16, 17, 100, 999 };
+	struct kvmm_group g[2];
+	u32 w, s, l;
+	u64 got;
+
+	for (w = 0; w < ARRAY_SIZE(windows); w++)
+		for (s = 0; s < ARRAY_SIZE(steps); s++)
+			for (l = 0; l < ARRAY_SIZE(lens); l++) {
+				g[0] = g[1] = (struct kvmm_group){
+					.window = windows[w], .block_tokens = 16,
+				};
+				got = engine_group_blocks(g, steps[s], lens[l]);
+				ck_assert_uint_eq(got, count_blocks(g, steps[s],
+								    lens[l]));
+				g[1].window = 0;
+				ck_assert_uint_eq(engine_seq_blocks(g, 2, steps[s],
+								    lens[l]),
+						  got + DIV_ROUND_UP(lens[l], 16));
+			}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("engine-groups");
+	TCase *tc = tcase_create("groups");
+	SRunner *sr;
+	int failed;
+
+	tcase_add_checked_fixture(tc, setup_groups, teardown);
+	tcase_add_test(tc, test_attach);
+	tcase_add_test(tc, test_long_sequence);
+	tcase_add_test(tc, test_hit);
+	tcase_add_test(tc, test_never_fits);
+	tcase_add_test(tc, test_hints);
+	tcase_add_test(tc, test_blocks);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
