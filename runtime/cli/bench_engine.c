@@ -39,6 +39,7 @@ static int load(struct bench_engine *e, const char *dir)
 		.nr_threads = o->threads,
 		.max_len = o->max_model_len,
 		.max_rows = max(o->chunk, batch),
+		.window_group = !o->kv_groups,
 		.dummy = o->load_format,
 		.weights = o->weights,
 		.no_draws = o->draw,

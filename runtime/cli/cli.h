@@ -44,12 +44,15 @@
 	"auto|f32|bf16|f16|fp8|int8|float32|bfloat16|float16|fp8_e4m3"
 
 /*
- * Type of KV, source and place of weights; choices as in enum model_weights_use.
+ * Type and groups of KV, source and place of weights; choices as in enum
+ * model_weights_use.
  */
 #define CLI_MODEL_OPTS(x)						\
 	x(choice, kv_cache_dtype, "kv-cache-dtype", "auto", 0, 0,	\
 	  CLI_KV_DTYPES,						\
 	  "type of KV in the blocks; auto: that of --dtype; fp8 is e4m3; fp8 and int8 have a scale for each head and token, made as they are written") \
+	x(choice, kv_groups, "kv-groups", "one", 0, 0, "auto|one",	\
+	  "layer groups of KV; auto: layers with a sliding window have blocks of their own if others have no window, and only the window stays in memory; one: all layers share blocks") \
 	x(choice, backend, "backend", "auto", 0, 0, "auto|host|cuda",	\
 	  "where the model runs: cuda is a GPU, host the CPU; auto takes the one that the daemon's pool is on") \
 	x(choice, load_format, "load-format", "auto", 0, 0, "auto|dummy", \

@@ -73,7 +73,7 @@
 	  "compute threads, 0: one for each core")			\
 	CLI_MODEL_OPTS(x)						\
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
-	  "the daemon's domain that holds the blocks, of one model identity at a time: one with another model, --dtype, --kv-cache-dtype, --mode, --kernels, --weights or --block-tokens drops what is cached there (default the name of the model folder)") \
+	  "the daemon's domain that holds the blocks, of one model identity at a time: one with another model, --dtype, --kv-cache-dtype, --mode, --kernels, --weights, --kv-groups or --block-tokens drops what is cached there (default the name of the model folder)") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
 	  "run directory of the daemon, or a socket in it (default $KVMM_SOCKET, else $KVMM_RUNDIR, else $XDG_RUNTIME_DIR/kvmm, else /tmp/kvmm-UID; /run/kvmm for root, and for users without a daemon there)") \
 	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
@@ -313,6 +313,7 @@ static int load(struct generate *g)
 		.kernel = cli_kernel(g->o.kernels),
 		.nr_threads = g->o.threads,
 		.max_rows = max(g->o.chunk, batch),
+		.window_group = !g->o.kv_groups,
 		.dummy = g->o.load_format,
 		.weights = g->o.weights,
 		.no_draws = g->o.draw,

@@ -8,12 +8,15 @@
  * is larger than this machine.
  *
  * The capacity of a pool is counted in whole blocks.  The daemon cuts extents
- * into blocks and may leave up to 1 % of them unused.
+ * into blocks and may leave up to 1 % of them unused.  In a layer group with a
+ * window a sequence has the blocks of its window and of one step.
  */
 #include <jansson.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <libkvmm.h>
 
 #include "runtime/cli/cli.h"
 #include "runtime/tokenizer/utf8.h"
@@ -70,6 +73,7 @@ struct inspect {
 	const struct model		*model;
 	const struct model_info		*info;
 	u32				block_tokens;
+	struct kvmm_group		group[MODEL_MAX_GROUPS];
 	u64				token_bytes;
 	u64				block_bytes;
 	u64				nr_blocks;
@@ -94,10 +98,24 @@ static const char *human(u64 bytes, char *buf, size_t size)
 	return buf;
 }
 
+/* Blocks of a sequence of @len tokens in all groups; those of a prefill are the most. */
+static u64 seq_blocks(const struct inspect *in, u64 len)
+{
+	return engine_seq_blocks(in->group, in->info->nr_groups,
+				 in->info->max_rows, len);
+}
+
+/* Bytes of a sequence of @len tokens in one group. */
+static u64 group_bytes(const struct inspect *in, u32 g, u64 len)
+{
+	return engine_group_blocks(&in->group[g], in->info->max_rows, len) *
+	       in->block_bytes;
+}
+
 /* Whole sequences of @len tokens. */
 static u64 sequences(const struct inspect *in, u64 len)
 {
-	return in->nr_blocks / DIV_ROUND_UP(len, (u64)in->block_tokens);
+	return in->nr_blocks / seq_blocks(in, len);
 }
 
 /* The next length to list, 0 after the longest allowed one. */
@@ -142,6 +160,33 @@ static void text_weights(const struct inspect *in)
 	       human(i->work_bytes, a, sizeof(a)), i->max_rows);
 }
 
+/* The layer groups, and the bytes that a sequence has in each; nothing for one group. */
+static void text_groups(const struct inspect *in)
+{
+	const struct kvmm_group *g;
+	char a[32], b[32], c[32];
+	u64 len = 0;
+
+	if (in->info->nr_groups == 1)
+		return;
+	for (g = in->group; g < in->group + in->info->nr_groups; g++) {
+		printf("%-18s %u layer%s, ", "layer group", g->layers,
+		       g->layers == 1 ? "" : "s");
+		if (g->window)
+			printf("window of %u tokens", g->window);
+		else
+			printf("no window");
+		printf(", %u tokens a block\n", g->block_tokens);
+	}
+	while ((len = next_length(in, len)))
+		printf("%-18s %llu tokens: %s without a window, %s with, %s in all\n",
+		       "KV of a sequence", (unsigned long long)len,
+		       human(group_bytes(in, 0, len), a, sizeof(a)),
+		       human(group_bytes(in, 1, len), b, sizeof(b)),
+		       human(seq_blocks(in, len) * in->block_bytes, c,
+			     sizeof(c)));
+}
+
 static void text_pool(const struct inspect *in)
 {
 	char a[32];
@@ -151,12 +196,19 @@ static void text_pool(const struct inspect *in)
 	       human(in->token_bytes, a, sizeof(a)),
 	       model_kv_name(in->info->kv_type),
 	       in->info->scale_bytes ? " with scales" : "");
-	printf("%-18s %s, %u tokens\n", "block",
-	       human(in->block_bytes, a, sizeof(a)), in->block_tokens);
-	printf("%-18s %s: %llu blocks, %llu tokens\n", "pool",
+	text_groups(in);
+	human(in->block_bytes, a, sizeof(a));
+	if (in->info->nr_groups > 1)
+		printf("%-18s %s in each group\n", "block", a);
+	else
+		printf("%-18s %s, %u tokens\n", "block", a, in->block_tokens);
+	printf("%-18s %s: %llu blocks", "pool",
 	       human(in->o->pool_size, a, sizeof(a)),
-	       (unsigned long long)in->nr_blocks,
-	       (unsigned long long)(in->nr_blocks * in->block_tokens));
+	       (unsigned long long)in->nr_blocks);
+	if (in->info->nr_groups == 1)
+		printf(", %llu tokens",
+		       (unsigned long long)(in->nr_blocks * in->block_tokens));
+	putchar('\n');
 	while ((len = next_length(in, len)))
 		printf("%-18s %llu of %llu tokens\n", "sequences",
 		       (unsigned long long)sequences(in, len),
@@ -220,15 +272,36 @@ static void json_costs(json_t *o, const struct inspect *in)
 	json_int(o, "pool_blocks", in->nr_blocks);
 }
 
-static json_t *json_sequences(const struct inspect *in)
+static json_t *json_groups(const struct inspect *in)
 {
 	json_t *list = json_array(), *o;
+	u32 g;
+
+	for (g = 0; g < in->info->nr_groups; g++) {
+		o = json_object();
+		json_int(o, "layers", in->group[g].layers);
+		json_int(o, "window", in->group[g].window);
+		json_int(o, "block_tokens", in->group[g].block_tokens);
+		json_array_append_new(list, o);
+	}
+	return list;
+}
+
+static json_t *json_sequences(const struct inspect *in)
+{
+	json_t *list = json_array(), *o, *bytes;
 	u64 len = 0;
+	u32 g;
 
 	while ((len = next_length(in, len))) {
 		o = json_object();
 		json_int(o, "tokens", len);
 		json_int(o, "fit", sequences(in, len));
+		json_int(o, "bytes", seq_blocks(in, len) * in->block_bytes);
+		for (g = 0, bytes = json_array(); g < in->info->nr_groups; g++)
+			json_array_append_new(bytes, json_integer((json_int_t)
+						group_bytes(in, g, len)));
+		json_object_set_new(o, "group_bytes", bytes);
 		json_array_append_new(list, o);
 	}
 	return list;
@@ -255,6 +328,7 @@ static int print_json(const struct inspect *in)
 	json_line(o, "dtype", in->info->dtype == MODEL_BF16 ? "bf16" : "f32");
 	json_line(o, "kv_cache_dtype", model_kv_name(in->info->kv_type));
 	json_costs(o, in);
+	json_object_set_new(o, "groups", json_groups(in));
 	json_object_set_new(o, "sequences", json_sequences(in));
 	return json_print(o);
 }
@@ -294,12 +368,29 @@ static int inspect_tokenizer(struct inspect *in, const char *dir)
 	return 0;
 }
 
-static void inspect_costs(struct inspect *in)
+/* Return: 0, or an exit status. */
+static int inspect_costs(struct inspect *in)
 {
+	u64 bytes;
+	u32 g;
+
 	in->info = model_info(in->model);
 	in->token_bytes = in->info->nr_layers * model_layer_bytes(in->info);
-	in->block_bytes = in->token_bytes * in->block_tokens;
+	if (engine_groups(in->info, in->block_tokens, in->group) < 0) {
+		print_refusal(in->o, in->info->dir,
+			      "a block of its layer groups is larger than any pool: give a smaller --block-tokens");
+		return EX_DATAERR;
+	}
+	in->block_tokens = in->group[0].block_tokens;
+	in->block_bytes = 0;
+	for (g = 0; g < in->info->nr_groups; g++) {
+		bytes = kvmm_group_bytes(&in->group[g], in->group[g].block_tokens);
+		in->block_bytes = max(in->block_bytes, bytes);
+	}
+	if (in->info->nr_groups == 1)
+		in->block_bytes = in->token_bytes * in->block_tokens;
 	in->nr_blocks = in->o->pool_size / in->block_bytes;
+	return 0;
 }
 
 static int inspect(const struct inspect_opts *o, const char *dir)
@@ -308,6 +399,7 @@ static int inspect(const struct inspect_opts *o, const char *dir)
 	struct model_opts mo = {
 		.mode = o->mode ? MODEL_EXACT : MODEL_FAST,
 		.max_len = o->max_model_len,
+		.window_group = !o->kv_groups,
 		.dummy = o->load_format,
 		.weights = o->weights,
 		.no_draws = o->draw,
@@ -328,8 +420,9 @@ static int inspect(const struct inspect_opts *o, const char *dir)
 		return ret == -EACCES ? EX_NOINPUT : cli_exit_of(ret);
 	}
 	in.model = model;
-	inspect_costs(&in);
-	ret = inspect_tokenizer(&in, dir);
+	ret = inspect_costs(&in);
+	if (!ret)
+		ret = inspect_tokenizer(&in, dir);
 	if (!ret && o->json)
 		ret = print_json(&in);
 	else if (!ret)

@@ -205,6 +205,7 @@ static struct model_opts model_opts(const struct serve_opts *o)
 		.nr_threads = o->threads,
 		.max_len = o->max_model_len,
 		.max_rows = max(o->chunk, batch),
+		.window_group = !o->kv_groups,
 		.dummy = o->load_format,
 		.weights = o->weights,
 		.no_draws = o->draw,

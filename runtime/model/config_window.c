@@ -4,8 +4,8 @@
  *
  * "sliding_window" is the window of a local layer.  "layer_types" says which
  * layers are local, one name a layer; where it is missing, the family's own
- * rule decides.  Only the tokens that a token sees change: K and V of every
- * layer are kept for the whole sequence.
+ * rule decides.  Where some layers are local and some are not, the local ones can be a
+ * layer group of their own (struct model_group), of which only the window is kept.
  */
 #include "runtime/model/config_read.h"
 

@@ -2,6 +2,8 @@
 /*
  * capacity.c - does the daemon's pool hold the sequences of a model?
  *
+ * In a layer group with a window a sequence has the blocks of the window and of a step.
+ *
  * The whole pool counts, since a model gets the memory of others if it needs it and
  * no guarantee protects it.  Blocks are cut from spans of extents, so some bytes of a
  * pool hold no block.
@@ -22,7 +24,6 @@
 
 #include "runtime/server/capacity.h"
 
-#define DEF_BLOCK	16u	/* tokens, as the engine's default */
 #define VIEW_MS		500u	/* longest silence of the daemon's view */
 #define VIEW_MAX	65536u	/* bytes of a file of the view */
 #define DOMAIN_MAX	300u	/* a name as in paths, with its NUL */
@@ -31,14 +32,19 @@
  * struct capacity - memory of one model, in sequences
  * @domain:  the operator's limit of this domain counts; "": it does not
  * @limited: --memory-max, or that limit, is less than the pool
- * @tokens:  that fit the pool, or the limit
+ * @group:   layer groups, @nr_groups of them
+ * @step:    most tokens of a sequence in a step
+ * @tokens:  that fit the pool, or the limit; with several groups in sequences of the full
+ *           length, and one shorter
  * @needed:  blocks of the longest sequence
  * @seqs:    longest sequences that fit at once
  */
 struct capacity {
 	char		domain[DOMAIN_MAX];
 	bool		limited;
-	unsigned int	block_tokens;
+	struct kvmm_group group[MODEL_MAX_GROUPS];
+	u32		nr_groups;
+	u32		step;
 	unsigned long long tokens;
 	u64		needed;
 	unsigned long long seqs;
@@ -85,24 +91,58 @@ static u64 domain_max(const char *socket, u32 client, char *domain)
 	return most;
 }
 
-static void capacity_of(struct capacity *c, const struct kvmm_attach_rep *rep,
-			u32 max_len, const struct engine_opts *o)
+/* The longest sequence, of @max_len tokens at most, that fits @blocks. */
+static u64 fitting_tokens(const struct capacity *c, u64 blocks, u32 max_len)
 {
-	const u32 tokens = o->block_tokens ? o->block_tokens : DEF_BLOCK;
+	u64 fits = 0, not = (u64)max_len + 1, mid;
+
+	while (fits + 1 < not) {
+		mid = (fits + not) / 2;
+		if (engine_seq_blocks(c->group, c->nr_groups, c->step, mid) <=
+		    blocks)
+			fits = mid;
+		else
+			not = mid;
+	}
+	return fits;
+}
+
+/* Tokens that fit @blocks. */
+static u64 tokens_of(const struct capacity *c, u64 blocks, u32 max_len)
+{
+	if (c->nr_groups == 1)
+		return blocks * c->group[0].block_tokens;
+	return blocks / c->needed * max_len +
+	       fitting_tokens(c, blocks % c->needed, max_len);
+}
+
+/* Return: 0, or the error of engine_groups(). */
+static int capacity_of(struct capacity *c, const struct kvmm_attach_rep *rep,
+		       const struct model_info *info, const struct engine_opts *o)
+{
 	const u64 pool = (u64)rep->nr_extents / rep->span_extents *
 			 rep->span_blocks;
-	const u64 needed = DIV_ROUND_UP((u64)max_len, (u64)tokens);
 	u64 most = o->limits.max ? o->limits.max / rep->block_bytes : pool, set;
+	int ret;
 
-	*c = (struct capacity){ .block_tokens = tokens, .needed = needed };
+	*c = (struct capacity){
+		.nr_groups = info->nr_groups,
+		.step = o->chunk ? min(o->chunk, info->max_rows) : info->max_rows,
+	};
+	ret = engine_groups(info, o->block_tokens, c->group);
+	if (ret < 0)
+		return ret;
+	c->needed = engine_seq_blocks(c->group, c->nr_groups, c->step,
+				      info->max_len);
 	set = domain_max(o->socket, rep->client, c->domain) / rep->block_bytes;
 	if (set < min(most, pool))
 		most = set;
 	else
 		c->domain[0] = '\0';
 	c->limited = most < pool;
-	c->tokens = min(most, pool) * tokens;
-	c->seqs = min(most, pool) / needed;
+	c->tokens = tokens_of(c, min(most, pool), info->max_len);
+	c->seqs = min(most, pool) / c->needed;
+	return 0;
 }
 
 /* Say that the longest sequence does not fit, and what would. */
@@ -146,21 +186,37 @@ static void format_part(const struct capacity *c, const struct kvmm_attach_rep *
 			 "--memory-max of the pool of" : "the pool of", pool);
 }
 
+/* The blocks of each group, in words. */
+static void format_blocks(const struct capacity *c, char *buf, size_t len)
+{
+	if (c->nr_groups == 1)
+		snprintf(buf, len, "blocks of %u tokens", c->group[0].block_tokens);
+	else
+		snprintf(buf, len, "blocks of %u tokens, and of %u tokens for %u layers with a window of %u",
+			 c->group[0].block_tokens, c->group[1].block_tokens,
+			 c->group[1].layers, c->group[1].window);
+}
+
 int capacity_tell(const struct kvmm_attach_rep *rep, const struct model *model,
 		  const struct engine_opts *o, const char *name, char *why,
 		  size_t len)
 {
 	const u32 max_len = model_info(model)->max_len;
-	char line[256], part[DOMAIN_MAX + 64];
+	char line[256], part[DOMAIN_MAX + 64], blocks[128];
 	struct capacity c;
+	int ret = capacity_of(&c, rep, model_info(model), o);
 
-	capacity_of(&c, rep, max_len, o);
+	if (ret) {
+		snprintf(why, len, "%s: the layer groups are refused: %s", name,
+			 strerror(-ret));
+		return ret;
+	}
 	if (!c.seqs) {
 		say_short(&c, rep, max_len, name, why, len);
 		return -EDQUOT;
 	}
-	pr_info("%s: %s, blocks of %u tokens", name,
-		model_line(model, line, sizeof(line)), c.block_tokens);
+	format_blocks(&c, blocks, sizeof(blocks));
+	pr_info("%s: %s, %s", name, model_line(model, line, sizeof(line)), blocks);
 	format_part(&c, rep, part, sizeof(part));
 	pr_info("%s: %s, shared with all other models, holds %llu tokens: %llu request%s of %u tokens, the full length, at once",
 		name, part, c.tokens, c.seqs, c.seqs == 1 ? "" : "s", max_len);

@@ -15,7 +15,8 @@
  *
  * Memory that other models have now counts too: they give it back under pressure.
  *
- * Return: 0; -EDQUOT: the longest sequence does not fit, and @why has the remedy.
+ * Return: 0; -EDQUOT: the longest sequence does not fit, and @why has the remedy; the
+ * error of engine_groups().
  */
 int __must_check capacity_tell(const struct kvmm_attach_rep *rep,
 			       const struct model *model,

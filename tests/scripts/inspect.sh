@@ -51,6 +51,27 @@ for family in "$families"/*/; do
 	check "$name: its tensors" field tensors '[1-9][0-9]*'
 done
 
+# ---- layer groups: of 1 MiB, with f32 KV of 512 bytes a layer and token
+sed 's/"max_position_embeddings": 256/"max_position_embeddings": 8192/' "$families/gemma3/config.json" >"$work/config.json"
+run inspect --load-format dummy --kv-groups auto --dtype f32 --pool-size 1M "$families/gemma3"
+check 'groups: full attention' says '^layer group +1 layer, no window, 48 tokens a block$'
+check 'groups: window' says '^layer group +3 layers, window of 16 tokens, 16 tokens a block$'
+check 'groups: block' says '^block +12\.0 KiB in each group$'
+check 'groups: pool' says '^pool +1\.0 MiB: 85 blocks$'
+check 'groups: a short sequence' says '^KV of a sequence +256 tokens: 72\.0 KiB without a window, 192\.0 KiB with, 264\.0 KiB in all$'
+mkdir "$work/long"
+mv "$work/config.json" "$work/long"
+run inspect --load-format dummy --kv-groups auto --dtype f32 --pool-size 16M "$work/long"
+# 171 blocks of group 0; a window of 16 tokens and a step of 512: 34 blocks
+check 'groups: a long sequence' says '^KV of a sequence +8192 tokens: 2\.0 MiB without a window, 408\.0 KiB with, 2\.4 MiB in all$'
+check 'groups: long sequences' says '^sequences +6 of 8192 tokens$'
+run inspect --json --load-format dummy --kv-groups auto --dtype f32 --pool-size 16M "$work/long"
+check 'groups, JSON: bytes' field bytes 2519040
+check 'groups, JSON: window' field window 16
+run inspect --load-format dummy --kv-groups one --dtype f32 --pool-size 16M "$work/long"
+check 'one group: long sequences' says '^sequences +2 of 8192 tokens$'
+check 'one group: no groups' says_not '^layer group'
+
 # ---- a model larger than any machine: kvrt inspect still answers
 mkdir "$work/big"
 sed 's/"num_hidden_layers": 2/"num_hidden_layers": 4000/; s/"hidden_size": 64/"hidden_size": 65536/;

@@ -3,14 +3,21 @@
  * check_engine_groups.c - the engine of a model with two layer groups
  *
  * The shape that it asks the daemon for, the memory that blocks take in each group,
- * texts about memory, and hints.  Random lives of such an engine are in
+ * texts about memory, the capacity of a pool, and hints.  Random lives of such an engine are in
  * check_engine_random.c and check_engine_beams.c.  budget: 20 s
  */
 #include "runtime/engine/lease.h"
+#include "runtime/server/capacity.h"
 #include "tests/unit/engine_fixture.h"
 
 static struct engine_lease lease;
 static u32 hints;
+
+const char *model_line(const struct model *m, char *buf, size_t len)
+{
+	snprintf(buf, len, "a model of %u layers", m->info.nr_layers);
+	return buf;
+}
 
 static void setup_groups(void)
 {
@@ -156,6 +163,35 @@ START_TEST(test_blocks)
 }
 END_TEST
 
+/* What kvrt serve says of a pool: 27 blocks, in spans of 3. */
+START_TEST(test_capacity)
+{
+	struct kvmm_attach_rep rep = {
+		.nr_extents = 18, .span_extents = 2, .span_blocks = 3,
+		.block_bytes = 256, .extent_size = 4096, .pool_bytes = 73728,
+	};
+	struct engine_opts o = { .block_tokens = FK_BT, .chunk = 8,
+				 .socket = "/nowhere/kvmm" };
+	char why[512] = "";
+
+	/* 96 tokens: 8 blocks of group 0, and 6 of group 1. */
+	ck_assert_int_eq(capacity_tell(&rep, &model, &o, "m", why, sizeof(why)), 0);
+	ck_assert_str_eq(why, "");
+	/* Of 12 blocks a sequence of 72 tokens has 6 and 6. */
+	o.limits.max = 12 * 256;
+	ck_assert_int_eq(capacity_tell(&rep, &model, &o, "m", why, sizeof(why)),
+			 -EDQUOT);
+	ck_assert_msg(strstr(why, "holds 72 tokens, less than one sequence of 96: give --max-model-len 72") != NULL,
+		      "%s", why);
+	/* A step of 64 tokens: 20 blocks of group 1 at most. */
+	o.chunk = 0;
+	o.limits.max = 0;
+	ck_assert_int_eq(capacity_tell(&rep, &model, &o, "m", why, sizeof(why)),
+			 -EDQUOT);
+	ck_assert_msg(strstr(why, "holds 84 tokens") != NULL, "%s", why);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("engine-groups");
@@ -170,6 +206,7 @@ int main(void)
 	tcase_add_test(tc, test_never_fits);
 	tcase_add_test(tc, test_hints);
 	tcase_add_test(tc, test_blocks);
+	tcase_add_test(tc, test_capacity);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
