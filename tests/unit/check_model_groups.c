@@ -137,10 +137,11 @@ static void drop_behind(const struct model_info *info, struct paged *s, u32 g)
 static void move_last(struct model *model, struct paged *s, u32 g)
 {
 	const u32 tokens = s->at % pool.kv.block_tokens[g];
-	u32 *last = &s->table[g][s->nr[g] - 1], to;
+	u32 *last, to;
 
 	if (!tokens || rnd(&seed) % 4)
 		return;
+	last = &s->table[g][s->nr[g] - 1];
 	to = block_get();
 	model_copy_blocks(model, &pool.kv, g, last, &to, &tokens, 1);
 	block_put(*last);
