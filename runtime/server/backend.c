@@ -227,6 +227,7 @@ static int load_chat(struct backend *b)
 
 static int load(struct backend *b)
 {
+	struct kvmm_group group[MODEL_MAX_GROUPS];
 	char text[TOKENIZER_ERR_MAX];
 	struct model_error err;
 	int ret;
@@ -247,6 +248,12 @@ static int load(struct backend *b)
 		return ret;
 	}
 	b->o.engine.identity = b->identity;
+	ret = engine_groups(model_info(b->model), b->o.engine.block_tokens, group);
+	if (ret < 0) {
+		fail(b, ret, "a block of the model's layer groups is larger than any pool: give a smaller --block-tokens");
+		return ret;
+	}
+	b->hit_tokens = (u32)ret;
 	b->api = (struct api_model){
 		.name = b->o.name, .tok = b->tok, .info = model_info(b->model),
 		.priority = b->o.priority, .max_samples = b->o.max_samples,

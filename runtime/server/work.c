@@ -40,7 +40,7 @@ static void on_noted(struct session_job *job)
 /* Tokens of prompt and answer that have KV, whole blocks. */
 static u32 tokens_cached(const struct work *w, const struct work_sample *s)
 {
-	const u32 bt = w->b->o.engine.block_tokens;
+	const u32 bt = w->b->hit_tokens;
 	/* The last token is read only if another was drawn after it. */
 	const u32 nr = w->prompts->nr + s->nr - (s->nr && s->reason != ENGINE_STOP);
 
