@@ -7,7 +7,7 @@
  * which is small, since prefix hits have a multiple of that length.
  *
  * For one multiple and one size of a block the best choice is simple: each group takes
- * the largest divisor of the multiple whose bytes fit.  So all multiples within the limit
+ * the largest divisor of the multiple that fits into the block.  So all multiples within the limit
  * are tried, and for each one all sizes that a group can have.
  */
 #include <libkvmm.h>
