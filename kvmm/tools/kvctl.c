@@ -33,6 +33,7 @@
 	x(clients, "", 0, 0, "one line per attached process")		\
 	x(domains, "", 0, 0, "one line per domain: memory, sequences, pressure") \
 	x(limits, "", 0, 0, "one line per domain: its limits and protection") \
+	x(groups, "[DOMAIN]", 0, 1, "one line per layer group of a domain, or of all: its window, and the blocks that sequences map") \
 	x(tunables, "", 0, 0, "the values of sys/vm; set changes those that are rw") \
 	x(leases, "[CLIENT]", 0, 1, "one line per lease, of a client or of all: the tokens that it holds by tier, and when it ends") \
 	x(explain, "[CLIENT[/SEQ]|REQUEST]", 0, 2, "why sequences wait: a table of those that wait or lost memory, of a client, of a request of kvrt serve by its id, or of all; --long has the cause and cost of each last preemption, as for one sequence") \

@@ -82,6 +82,9 @@ void kvctl_json_of(const char *rundir);
 /* kvctl_shrink.c: @argv is a size, or empty.  Return: exit code. */
 int cmd_shrink_cost(struct kvctl *k, char **argv);
 
+/* kvctl_groups.c: @argv is a domain, or empty.  Return: exit code. */
+int cmd_groups(struct kvctl *k, char **argv);
+
 /* Unit of a figure. */
 enum unit { UNIT_WORD, UNIT_KB, UNIT_BYTES, UNIT_MS };
 

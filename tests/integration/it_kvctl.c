@@ -292,6 +292,36 @@ static void explain(pid_t pid)
 	done(1, "explain", "chat", NULL, NULL);
 }
 
+/* ---- layer groups ---- */
+
+/* The taker has memory and no step yet; the runtime, which is stopped, has blocks. */
+static void groups(void)
+{
+	json_t *all = kvctl_json("groups", NULL, NULL), *row;
+	json_t *one = kvctl_json("groups", "taker", NULL);
+	json_t *clients = kvctl_json("clients", NULL, NULL);
+	char *text = kvctl(0, "groups", "taker", NULL, NULL);
+
+	ck_assert_uint_eq(json_array_size(all), 2);
+	ck_assert_str_eq(str(json_array_get(all, 0), "domain"), DOMAIN);
+	ck_assert_uint_eq(json_array_size(one), 1);
+	row = json_array_get(one, 0);
+	ck_assert(json_equal(row, json_array_get(all, 1)));
+	ck_assert_str_eq(str(row, "domain"), "taker");
+	ck_assert_int_eq(num(row, "tokens"), 16);
+	ck_assert_int_eq(num(row, "block_bytes"), 16 * 1024);
+	ck_assert_int_eq(num(row, "padding_bytes"), 0);
+	ck_assert_int_eq(num(row, "blocks"), 0);
+	row = json_array_get(all, 0);
+	ck_assert_int_gt(num(row, "blocks"), 0);
+	ck_assert_int_eq(num(row, "blocks"), num(json_array_get(clients, 0), "blocks"));
+	ck_assert_ptr_nonnull(strstr(text, "\ntaker                0      1     1      0     16     16384        0 "));
+	free(text);
+	json_decref(clients);
+	json_decref(one);
+	json_decref(all);
+}
+
 /* ---- drain ---- */
 
 static const char *draining(const char *client)
@@ -391,6 +421,7 @@ START_TEST(test_two_tenants)
 	explain(j.pid);
 	explain_table();
 	clients_have_domains();
+	groups();
 	drain();
 	ck_assert_int_eq(kill(j.pid, SIGCONT), 0);
 	ck_assert_int_eq(write(down, "x", 1), 1);

@@ -249,6 +249,10 @@ run "$kvctl" leases
 check 'leases: none' says '^CLIENT LABEL +TOKENS +DEVICE +HOST +AREA +LOST ENDS-IN$'
 check 'leases: fits a terminal' test -z "$(awk 'length > 79' <<<"$out")"
 fails 'leases of no client' 1 'client/5/leases: no such file' leases 5
+run "$kvctl" groups
+check 'groups: none' says '^DOMAIN +GROUP LAYERS HEADS WINDOW TOKENS +BYTES +PADDING BLOCKS$'
+check 'groups: fits a terminal' test -z "$(awk 'length > 79' <<<"$out")"
+fails 'groups of no domain' 1 'domain/x/groups: no such file' groups x
 run "$kvctl" tunables
 check 'tunables: what can be set' says '^swappiness +100 +rw$'
 check 'tunables: what cannot' says '^max_seqs +[0-9]+ +r$'
