@@ -57,6 +57,25 @@ START_TEST(test_blocks_of_both_groups_count)
 }
 END_TEST
 
+/* Of group 0 all 7 blocks; of group 1 a window before a step, and a step of as much. */
+START_TEST(test_explain)
+{
+	char path[64];
+	u32 i = 0;
+
+	/* The first that finds no memory waits. */
+	do {
+		seq = fx_open(&fx, client, 100, 64);
+		fx_match(&fx, client, seq, 100, 1000 * ++i);
+		ck_assert_uint_lt(i, 64);
+	} while (fx.client[client].seqs[KVMM_SEQ_INDEX(seq)].state == KVMM_SEQ_READY);
+	snprintf(path, sizeof(path), "client/%u/seq/%u/explain", client,
+		 KVMM_SEQ_INDEX(seq));
+	ck_assert_msg(strstr(fx_cat(path), "\nNeedsBlocks:\t10\n"), "%s",
+		      seq_text(&fx.out));
+}
+END_TEST
+
 static u32 block_of(u32 group, u32 at)
 {
 	const struct kv_seq *s = &fx.core->seqs[KVMM_SEQ_INDEX(seq)];
@@ -167,6 +186,7 @@ int main(void)
 	tcase_add_test(tc, test_groups);
 	tcase_add_test(tc, test_one_group);
 	tcase_add_test(tc, test_blocks_of_both_groups_count);
+	tcase_add_test(tc, test_explain);
 	tcase_add_test(tc, test_lost_tokens);
 	tcase_add_test(tc, test_maps);
 	tcase_add_test(tc, test_rollup);
