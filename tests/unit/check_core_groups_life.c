@@ -424,6 +424,36 @@ START_TEST(test_found_in_the_host_pool)
 }
 END_TEST
 
+/* ---- blocks that move ---- */
+
+/* The tables of all groups name the new blocks, and prompts find them. */
+START_TEST(test_moved)
+{
+	u64 seq = runs(140, 60, 1);
+	u32 g, i, old[2], span;
+
+	for (g = 0; g < 2; g++)
+		old[g] = block_at(seq, g, 3);
+	for (g = 0; g < 2; g++) {
+		span = block_span(c, old[g]);
+		if (block_at(seq, g, 3) != old[g])
+			continue;
+		ck_assert(evacuate_span(c, span, true));
+		ck_assert_uint_ge(nr_copies, 1);
+		for (i = 0; i < nr_copies; i++)
+			ck_assert(copies[i].within);
+		do_copies();
+	}
+	for (g = 0; g < 2; g++) {
+		ck_assert_uint_ne(block_at(seq, g, 3), old[g]);
+		ck_assert_uint_eq(c->blocks[block_at(seq, g, 3)].group, g);
+	}
+	sh_compute(cl, seq, 140, 150, 1);
+	tab_has(seq, 1, 5, 3);
+	ck_assert_uint_eq(finds(140, 1), 128);
+}
+END_TEST
+
 /* ---- verbs for one group ---- */
 
 START_TEST(test_not_supported)
@@ -582,6 +612,7 @@ int main(void)
 	tcase_add_test(tc, test_swap);
 	tcase_add_test(tc, test_restore_ends);
 	tcase_add_test(tc, test_found_in_the_host_pool);
+	tcase_add_test(tc, test_moved);
 	tcase_add_test(tc, test_not_supported);
 	tcase_add_test(tc, test_adopted_whole);
 	tcase_add_test(tc, test_salvaged);
