@@ -17,7 +17,9 @@ static inline u64 group_token_bytes(const struct kvmm_group *g)
 /* Blocks of group @g that hold so many tokens. */
 static inline u32 group_blocks(const struct kv_domain *d, u32 g, u32 tokens)
 {
-	return (u32)DIV_ROUND_UP((u64)tokens, (u64)d->group[g].block_tokens);
+	u32 bt = d->group[g].block_tokens;
+
+	return tokens / bt + (tokens % bt != 0);
 }
 
 /*
@@ -51,7 +53,7 @@ static inline struct kv_tab *seq_tab(const struct core *c, const struct kv_seq *
 {
 	KV_BUG_ON(g >= KVMM_MAX_GROUPS);
 	if (!g)
-		return &c->seqs[seq_index(c, s)].tab;
+		return (struct kv_tab *)(uintptr_t)&s->tab;
 	return &c->tabs[(u64)seq_index(c, s) * CORE_MORE_GROUPS + g - 1];
 }
 
@@ -78,17 +80,10 @@ static inline u32 seq_groups(const struct core *c, const struct kv_seq *s)
 	return seq_domain(c, s)->nr_groups;
 }
 
-/* The table of the same sequence in the next group; NULL: @t is the last. */
-static inline struct kv_tab *tab_after(const struct core *c, const struct kv_tab *t)
-{
-	const struct kv_seq *s = tab_seq(c, t);
-
-	return t->group + 1 < seq_groups(c, s) ? seq_tab(c, s, t->group + 1) : NULL;
-}
-
-/* Each table of the sequence, that of group 0 first. */
+/* Each table of the sequence, that of group 0 first; after the loop @t is NULL. */
 #define for_each_tab(c, s, t)						\
-	for ((t) = seq_tab(c, s, 0); (t); (t) = tab_after(c, t))
+	for (u32 group_ = 0, groups_ = seq_groups(c, s);		\
+	     ((t) = group_ < groups_ ? seq_tab(c, s, group_) : NULL); group_++)
 
 /* Blocks of the table's group that hold so many tokens. */
 static inline u32 tab_blocks(const struct core *c, const struct kv_tab *t, u32 tokens)

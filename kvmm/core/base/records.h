@@ -751,6 +751,7 @@ struct kv_seq {
 	u32	max_tokens;
 	u32	valid_len;
 	u32	cover;
+	struct kv_tab tab;
 	u32	nr_steps;
 	u32	epoch;
 	u32	nr_ids;
@@ -792,7 +793,6 @@ struct kv_seq {
 	u32	kid[NR_NODES][2];
 	u64	born;
 	u64	opened;
-	struct kv_tab tab;
 	u64	until;
 	u32	lease_at;
 	u32	promote_at;

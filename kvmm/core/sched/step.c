@@ -60,13 +60,14 @@ static bool tail_should_leave(const struct core *c, const struct kv_seq *s,
 static void grant_work_out(const struct core *c, const struct kv_seq *s,
 			   const struct kvmm_begin_arg *a, struct grant *g)
 {
+	const struct kv_domain *d = seq_domain(c, s);
 	const struct kv_tab *t;
 
 	for_each_tab(c, s, t) {
 		struct tab_grant *tg = &g->tab[t->group];
-		u32 want = tab_blocks(c, t, a->start + a->max_tokens);
+		u32 want = group_blocks(d, t->group, a->start + a->max_tokens);
 
-		tg->first = a->start / tab_tokens(c, t);
+		tg->first = a->start / d->group[t->group].block_tokens;
 		tg->nr_new = want > t->nr_blocks ? want - t->nr_blocks : 0;
 		g->new[t->group] = tg->nr_new;
 		tg->copy = tg->first < t->nr_blocks &&
@@ -160,7 +161,7 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 		family_mark(c, s, CORE_CAUSE_itself, s);
 		return -EDQUOT;
 	}
-	if (!pages_preempt(c, s, g->new))
+	if (g->nr_new && !pages_preempt(c, s, g->new))
 		return -EAGAIN;
 	if (nr && !grant_find_room(c, s, nr))
 		return -EAGAIN;
@@ -522,10 +523,11 @@ static void seal(struct core *c, struct kv_tab *t, u32 idx)
 	}
 }
 
-/* Write the ids of the tokens up to @len into the blocks of one group. */
-static void tab_advance(struct core *c, struct kv_tab *t, u32 len, const u32 *ids)
+/* Write the ids of the tokens from @at to before @len into the blocks of one group. */
+static void tab_advance(struct core *c, struct kv_tab *t, u32 at, u32 len,
+			const u32 *ids)
 {
-	u32 bt = tab_tokens(c, t), at = tab_seq(c, t)->valid_len;
+	u32 bt = tab_tokens(c, t);
 
 	while (at < len) {
 		u32 idx = at / bt, off = at % bt;
@@ -549,7 +551,7 @@ static void seq_advance(struct core *c, struct kv_seq *s, u32 len,
 	struct kv_tab *t;
 
 	for_each_tab(c, s, t)
-		tab_advance(c, t, len, ids);
+		tab_advance(c, t, s->valid_len, len, ids);
 	s->valid_len = len;
 	if (!s->back && s->valid_len > s->lost_len)
 		s->back = c->now;
@@ -620,18 +622,21 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
 			 u64 number)
 {
 	struct kv_seq *s = &c->seqs[e->seq];
+	const u32 nr_groups = seq_groups(c, s);
 	u32 g;
 
 	KV_BUG_ON(!s->nr_steps || s->end[slot] != e->end);
-	for (g = 0; g < seq_groups(c, s); g++)
+	for (g = 0; g < nr_groups; g++)
 		if (e->src[g] != CORE_NONE)
 			block_src_put(c, e->src[g]);
 	s->nr_steps--;
 	s->end[slot] = 0;
 	s->cover = seq_cover(s);
 	seq_trim_to_cover(c, s);
-	seq_trim_settle(c, s, number);
-	seq_trim_windows(c, s);
+	if (nr_groups > 1 || s->tab.trim_want > s->tab.trimmed)
+		seq_trim_settle(c, s, number);
+	if (nr_groups > 1)
+		seq_trim_windows(c, s);
 	psi_task(c, s);
 	if (s->nr_steps)
 		return;

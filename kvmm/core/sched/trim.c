@@ -208,16 +208,19 @@ static void tab_renew(struct core *c, struct kv_tab *t, u32 nr)
 	}
 }
 
-/* Give back the blocks that neither an open step nor a later one attends to. */
-static void tab_trim_window(struct core *c, struct kv_tab *t, u32 at)
+/*
+ * Give back the blocks that neither an open step nor a later one attends to.
+ * Return: whether there were any.
+ */
+static bool tab_trim_window(struct core *c, struct kv_tab *t, u32 at)
 {
 	u32 window = tab_domain(c, t)->group[t->group].window, want, nr = 0, i;
 
 	if (!window || at < window)
-		return;
+		return false;
 	want = (at - window + 1) / tab_tokens(c, t);
 	if (want <= t->trimmed)
-		return;
+		return false;
 	for (i = t->trimmed; i < want; i++)
 		c->scratch[nr++] = table_get(c, t, i);
 	trim_now(c, t, want);
@@ -226,10 +229,11 @@ static void tab_trim_window(struct core *c, struct kv_tab *t, u32 at)
 		t->trim_more = 0;
 	if (tab_seq(c, t)->state == KVMM_SEQ_READY && t->nr_blocks < t->prompt_blocks)
 		tab_renew(c, t, nr);
+	return true;
 }
 
 /**
- * seq_trim_windows() - a step ended: trim the groups with a window
+ * seq_trim_windows() - a step ended: trim the groups with a window, if there are any
  *
  * A step at position p attends to the window that ends there.  Open steps begin at
  * their start or after it, later ones at the valid length or after it.
@@ -237,11 +241,11 @@ static void tab_trim_window(struct core *c, struct kv_tab *t, u32 at)
 void seq_trim_windows(struct core *c, struct kv_seq *s)
 {
 	u32 at = seq_first_written(s);
+	bool any = false;
 	struct kv_tab *t;
 
-	if (seq_groups(c, s) == 1)
-		return;
 	for_each_tab(c, s, t)
-		tab_trim_window(c, t, at);
-	seq_tally(c, s);
+		any |= tab_trim_window(c, t, at);
+	if (any)
+		seq_tally(c, s);
 }

@@ -69,6 +69,7 @@ void seq_event(struct core *c, const struct kv_seq *s, u32 type)
 void seq_show(struct core *c, const struct kv_seq *s)
 {
 	struct kvmm_seq_status *st = c->bind[s->client].seqs;
+	const u32 nr_groups = seq_groups(c, s);
 	u32 count, g;
 
 	if (!st)
@@ -84,9 +85,10 @@ void seq_show(struct core *c, const struct kv_seq *s)
 	WRITE_ONCE(st->valid_len, s->valid_len);
 	WRITE_ONCE(st->seq_epoch, s->epoch);
 	WRITE_ONCE(st->cached_len, s->cached_len);
-	for (g = 0; g < KVMM_MAX_GROUPS; g++)
-		WRITE_ONCE(st->table[g], g < seq_groups(c, s) ?
-			   seq_tab(c, s, g)->first_page : KVMM_NO_INDEX);
+	for (g = 0; g < nr_groups; g++)
+		WRITE_ONCE(st->table[g], seq_tab(c, s, g)->first_page);
+	for (; g < KVMM_MAX_GROUPS; g++)
+		WRITE_ONCE(st->table[g], KVMM_NO_INDEX);
 	/* Pairs with the acquire load of seqcount in the client. */
 	store_release(&st->seqcount, count + 2);
 }
@@ -473,12 +475,13 @@ void tab_promise_put(struct kv_tab *t, u32 keep)
 /* Give back blocks beyond the tokens that are valid or covered by an open step. */
 void seq_trim_to_cover(struct core *c, struct kv_seq *s)
 {
+	const struct kv_domain *d = seq_domain(c, s);
 	struct kv_tab *t;
 	u32 want, nr = 0;
 
 	KV_BUG_ON(s->valid_len > s->cover);
 	for_each_tab(c, s, t) {
-		want = tab_blocks(c, t, s->cover);
+		want = group_blocks(d, t->group, s->cover);
 		if (t->nr_blocks <= want)
 			continue;
 		nr += t->nr_blocks - want;
