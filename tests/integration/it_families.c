@@ -50,6 +50,7 @@ struct run {
 };
 
 static struct rig rig;
+static const char *kv_groups = "one";	/* --kv-groups of the runtimes */
 
 /* ---- a model folder ---- */
 
@@ -78,6 +79,9 @@ static void model_write(const char *name, char *dir, size_t size)
 	char path[RIG_PATH * 2];
 	json_t *o;
 
+	snprintf(dir, size, "%s/%s", rig.dir, name);
+	if (!access(dir, F_OK))
+		return;		/* an earlier run wrote it */
 	snprintf(path, sizeof(path), "%s/tests/data/families/%s/config.json",
 		 top ? top : ".", name);
 	o = json_load_file(path, 0, NULL);
@@ -86,7 +90,6 @@ static void model_write(const char *name, char *dir, size_t size)
 	change(o, "n_positions", 1024);
 	if (strcmp(name, "llama-dynamic"))
 		change(o, "max_position_embeddings", 1024);
-	snprintf(dir, size, "%s/%s", rig.dir, name);
 	ck_assert_msg(!mkdir(dir, 0700), "%s: %s", dir, strerror(errno));
 	snprintf(path, sizeof(path), "%s/config.json", dir);
 	ck_assert_int_eq(json_dump_file(o, path, 0), 0);
@@ -106,7 +109,7 @@ static struct job generate(const char *dir, const char *prompts, u32 n)
 			 "dummy", "--prompt-file", prompts, "-n", count,
 			 "--temperature", "0", "--max-tokens", "64",
 			 "--threads", "1", "--ignore-eos", "--mode", "exact",
-			 "--json", NULL);
+			 "--kv-groups", kv_groups, "--json", NULL);
 }
 
 static void take(struct job *j, struct samples *s, u32 nr)
@@ -183,18 +186,20 @@ static bool preempted(void)
 	       rig_value(&rig, "vmstat", "preempt_recompute") > 0;
 }
 
-static void small_start(u32 i)
+static const char * const swappiness[] = { "200", "0", "100" };
+
+/* Start a daemon with a device pool of @tokens of the case. */
+static void small_start(u32 i, u32 tokens, const char *swaps)
 {
-	static const char * const swappiness[] = { "200", "0", "100" };
 	char pool[16], area[RIG_PATH + 16];
 	struct job j;
 
 	snprintf(pool, sizeof(pool), "%uK",
-		 POOL_TOKENS * cases[i].bytes / 1024);
+		 tokens * cases[i].bytes / 1024);
 	rig_start(&rig, "--pool-size", pool, "--extent-size", "64K",
 		  "--host-size", i % 2 ? "1M" : "512K", "--area-max", "16M",
-		  "--swappiness", swappiness[i % 3],
-		  "--min-token-bytes", "512", NULL);
+		  "--swappiness", swaps,
+		  "--min-token-bytes", "64", NULL);
 	snprintf(area, sizeof(area), "%s/area", rig.dir);
 	j = job_start(&rig, "kvctl", "swapon", area, "--size", "16M", NULL);
 	if (job_wait(&j, 30))
@@ -235,12 +240,65 @@ START_TEST(test_every_family)
 	ck_assert_int_eq(rig_value(&rig, "vmstat", "prefix_evict"), 0);
 	rig_stop(&rig);
 	for (i = 0; i < nr; i++) {
-		small_start(i);
+		small_start(i, POOL_TOKENS, swappiness[i % 3]);
 		small_run(i, &truth[i]);
 		proofs_add(cases[i].name, sum);
 		samples_free(&truth[i].single);
 		samples_free(&truth[i].forked);
 		rig_stop(&rig);
+	}
+	for (i = 0; i < NR_PROOFS; i++)
+		ck_assert_msg(sum[i] > 0, "%s never happened", proof_name[i]);
+}
+END_TEST
+
+/* Has domain @name a second layer group?  Its line begins with its number. */
+static bool has_groups(const char *name)
+{
+	char file[64];
+
+	snprintf(file, sizeof(file), "domain/%s/groups", name);
+	return rig_value(&rig, file, "    1") > 0;
+}
+
+/* One model in a pool of @tokens, with a layer group for each kind of layers. */
+static void groups_run(u32 i, u32 tokens, const char *swaps, s64 *sum)
+{
+	struct run truth;
+
+	kv_groups = "one";
+	rig_start(&rig, "--pool-size", "256M", "--extent-size", "1M",
+		  "--min-token-bytes", "64", NULL);
+	run_case(i, &truth);
+	rig_stop(&rig);
+	kv_groups = "auto";
+	small_start(i, tokens, swaps);
+	small_run(i, &truth);
+	rig_walk(&rig);
+	ck_assert_msg(has_groups(cases[i].name), "%s has one layer group",
+		      cases[i].name);
+	proofs_add(cases[i].name, sum);
+	samples_free(&truth.single);
+	samples_free(&truth.forked);
+	rig_stop(&rig);
+	kv_groups = "one";
+}
+
+/*
+ * Models with windows beside full attention, in layer groups: the texts are those of
+ * one group, when sequences are preempted by swap and by recompute, and forked.
+ */
+START_TEST(test_layer_groups)
+{
+	s64 sum[NR_PROOFS] = { 0 };
+	u32 i, n;
+
+	for (i = 0; i < NR_FAMILIES; i++) {
+		if (strncmp(cases[i].name, "gemma", 5))
+			continue;
+		for (n = 0; n < 2; n++)
+			groups_run(i, strcmp(cases[i].name, "gemma2") ? POOL_TOKENS * 3 / 4 :
+				   POOL_TOKENS / 2, swappiness[n], sum);
 	}
 	for (i = 0; i < NR_PROOFS; i++)
 		ck_assert_msg(sum[i] > 0, "%s never happened", proof_name[i]);
@@ -256,6 +314,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 400);
 	tcase_add_test(tc, test_every_family);
+	tcase_add_test(tc, test_layer_groups);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

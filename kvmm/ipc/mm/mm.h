@@ -25,7 +25,7 @@
 #include "kvmm/ipc/tiers/tiers.h"
 
 #define ARG_BYTES	(512u << 10)	/* arguments in segment C */
-#define RESULT_BYTES	(256u << 10)	/* results in segment D */
+#define RESULT_BYTES	(512u << 10)	/* results in segment D */
 
 /**
  * struct client_ring - the rings of one client

@@ -27,11 +27,13 @@
 #include "kvmm/ipc/mm/mm.h"
 
 #define SERVE_BUDGET	16	/* requests of one client in one turn */
-#define RESULT_MAX	((u32)sizeof(struct kvmm_lease_res))	/* of other verbs than SEQ_LOOKUP */
+#define RESULT_MAX	((u32)sizeof(struct kvmm_lease_res))	/* of most verbs */
 #define LOOKUP_MAX	((u32)sizeof(struct kvmm_lookup_res))
+#define BEGIN_MAX	((u32)sizeof(struct kvmm_begin_res) * KVMM_MAX_GROUPS)
 
 _Static_assert(CORE_MAX_BATCH * RESULT_MAX <= RESULT_BYTES / 2 &&
-	       CORE_MAX_BATCH * LOOKUP_MAX <= RESULT_BYTES / 2,
+	       CORE_MAX_BATCH * LOOKUP_MAX <= RESULT_BYTES / 2 &&
+	       CORE_MAX_BATCH * BEGIN_MAX <= RESULT_BYTES / 2,
 	       "the largest answer leaves room for another");
 
 /* serve_expel() - end a client that forged an index, or whose memory failed */
@@ -73,6 +75,8 @@ static u32 results_bound(const struct kvmm_sqe *sqe)
 		return 0;
 	case KVMM_OP_SEQ_FORK:
 		return CORE_MAX_BATCH * (u32)sizeof(struct kvmm_open_res);
+	case KVMM_OP_STEP_BEGIN:
+		return min(sqe->nr, (u32)CORE_MAX_BATCH) * BEGIN_MAX;
 	case KVMM_OP_SEQ_LOOKUP:
 		return min(sqe->nr, (u32)CORE_MAX_BATCH) * LOOKUP_MAX;
 	default:
