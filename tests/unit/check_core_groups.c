@@ -130,6 +130,46 @@ START_TEST(test_another_model)
 }
 END_TEST
 
+/* The ids of the longest block stand beside the bytes that blocks of all groups have. */
+START_TEST(test_least_bytes)
+{
+	const struct shape small[] = { { 16, 0 }, { 32, 0 } };
+	struct kvmm_attach_req req = groups_req("d", 0, 2, small);
+	struct core_attach_info info = { 0 };
+	u8 secret[CORE_SECRET_LEN] = { 0 };
+	int err;
+
+	sh_config(16);
+	sh_start();
+	req.group[1].k_bytes = _i ? 64 : 60;
+	req.group[1].v_bytes = 0;
+	SH_CORE(err = core_client_attach(sh.core, sh.now, 1, secret, &req, &info));
+	ck_assert_int_eq(err, _i ? 0 : -EINVAL);
+	ck_assert_uint_eq(info.small_token, _i ? 0 : 60);
+}
+END_TEST
+
+START_TEST(test_eight_groups)
+{
+	struct shape all[KVMM_MAX_GROUPS];
+	const struct kvmm_seq_status *st;
+	u64 seq;
+	u32 g;
+
+	for (g = 0; g < KVMM_MAX_GROUPS; g++)
+		all[g] = (struct shape){ g % 2 ? 32 : 16, g < 4 ? 0 : 8 * g };
+	groups_start(64, 128, KVMM_MAX_GROUPS, all);
+	seq = runs(100, 20, 1);
+	st = sh_status(cl, seq);
+	for (g = 0; g < KVMM_MAX_GROUPS; g++) {
+		ck_assert_uint_eq(sh.cl[cl].tables[st->table[g]].group, g);
+		tab_has(seq, g, g % 2 ? 4 : 7, g < 4 ? 0 : (101 - 8 * g) / all[g].tokens);
+	}
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	ck_assert_uint_eq(finds(101, 1), 96);
+}
+END_TEST
+
 /* ---- open ---- */
 
 static int open_error(u32 prompt, u32 more)
@@ -229,6 +269,21 @@ START_TEST(test_growth)
 }
 END_TEST
 
+/* A block that TRIM gives back before its window ends can be taken again. */
+START_TEST(test_growth_after_trim)
+{
+	u64 seq;
+
+	groups_start(8, 16, 2, pair);
+	seq = runs(46, 100, 1);
+	ck_assert_uint_eq(domain()->growth, 7 + 1);
+	ck_assert_int_eq(trim(seq, 16), 0);
+	tab_has(seq, 0, 3, 1);
+	tab_has(seq, 1, 3, 1);
+	ck_assert_uint_eq(domain()->growth, 7 + 2);
+}
+END_TEST
+
 /* A sequence waits until its client has pages for the tables of all groups. */
 START_TEST(test_pages)
 {
@@ -311,6 +366,31 @@ START_TEST(test_rollback)
 }
 END_TEST
 
+/*
+ * All of the pool would not hold the blocks of two open steps.  When the first ends, its
+ * blocks behind the window are given back, so the second one may be asked for again.
+ */
+START_TEST(test_no_room_beside_a_step)
+{
+	u64 seq, first;
+
+	groups_start(4, 16, 2, pair);
+	ck_assert_int_eq(sh_close(cl, sh_ready(cl, 192, 0, 1000)), 0);
+	seq = sh_ready(cl, 20, 172, 1);
+	ck_assert_int_eq(sh_begin(cl, seq, 0, 96), 0);
+	first = sh.cl[cl].step;
+	ck_assert_int_eq(sh_begin(cl, seq, 96, 48), -EAGAIN);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	ck_assert_int_eq(sh_end_step(cl, first, seq, 0, 96, 1), 0);
+	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step), 0);
+	tab_has(seq, 1, 6, 4);
+	ck_assert_int_eq(sh_begin(cl, seq, 96, 64), 0);
+	ck_assert_int_eq(sh_end(cl, seq, 96, 160, 1), 0);
+	/* 10 and 2 blocks, and twice 3. */
+	ck_assert_int_eq(sh_begin(cl, seq, 160, 32), 0);
+}
+END_TEST
+
 /* ---- windows ---- */
 
 /* Position 47 attends to 16 to 47: the first block goes when 47 tokens are valid. */
@@ -375,6 +455,55 @@ START_TEST(test_window_of_one)
 }
 END_TEST
 
+/*
+ * A window passes the first of two TRIMs that wait for a step: the second still waits.
+ * It passes both: a third one is carried out alone.
+ */
+START_TEST(test_window_passes_trims)
+{
+	u32 len = _i ? 140 : 50, want = _i ? 8 : 3;
+	u64 seq, first;
+
+	groups_start(16, 128, 2, pair);
+	ck_assert_int_eq(sh_close(cl, sh_ready(cl, 320, 0, 1000)), 0);
+	seq = runs(40, 200, 1);
+	ck_assert_int_eq(sh_begin(cl, seq, 40, len - 40), 0);
+	first = sh.cl[cl].step;
+	ck_assert_int_eq(sh_begin(cl, seq, len - 1, 2), 0);
+	ck_assert_int_eq(trim(seq, 16), 0);
+	ck_assert_int_eq(trim(seq, 32), 0);
+	tab_has(seq, 1, _i ? 9 : 4, 0);
+	ck_assert_int_eq(sh_end_step(cl, first, seq, 40, len, 1), 0);
+	tab_has(seq, 0, _i ? 9 : 4, 0);
+	tab_has(seq, 1, _i ? 9 : 4, _i ? 6 : 1);
+	ck_assert_int_eq(trim(seq, 16 * want), 0);
+	tab_has(seq, 1, _i ? 9 : 4, _i ? 6 : 1);
+	ck_assert_int_eq(sh_end(cl, seq, len, len, 1), 0);
+	tab_has(seq, 0, _i ? 9 : 4, want);
+	tab_has(seq, 1, _i ? 9 : 4, want);
+}
+END_TEST
+
+/* Without a third TRIM the second one is carried out when the step has ended. */
+START_TEST(test_window_leaves_a_trim)
+{
+	u64 seq, first;
+
+	groups_start(8, 128, 2, pair);
+	seq = runs(40, 200, 1);
+	ck_assert_int_eq(sh_begin(cl, seq, 40, 8), 0);
+	first = sh.cl[cl].step;
+	ck_assert_int_eq(sh_begin(cl, seq, 47, 1), 0);
+	ck_assert_int_eq(trim(seq, 16), 0);
+	ck_assert_int_eq(trim(seq, 32), 0);
+	ck_assert_int_eq(sh_end_step(cl, first, seq, 40, 48, 1), 0);
+	tab_has(seq, 1, 3, 1);
+	ck_assert_int_eq(sh_end(cl, seq, 48, 48, 1), 0);
+	tab_has(seq, 0, 3, 2);
+	tab_has(seq, 1, 3, 2);
+}
+END_TEST
+
 /* ---- the reservation of a prompt that goes on ---- */
 
 static u64 begin_long_prompt(void)
@@ -423,6 +552,30 @@ START_TEST(test_renewed_without_room)
 }
 END_TEST
 
+/* Another sequence has the blocks that were given back: there is nothing to evict. */
+START_TEST(test_renewed_while_shared)
+{
+	u64 seq, other, kid;
+
+	groups_start(4, 16, 2, pair);
+	other = sh_ready(cl, 16, 0, 1000);
+	sh_compute(cl, other, 0, 16, 1000);
+	seq = sh_ready(cl, 160, 0, 1);
+	compute_by(seq, 0, 32, 16, 1);
+	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
+	compute_by(seq, 32, 48, 16, 1);
+	tab_has(seq, 1, 3, 1);
+	tab_has(kid, 1, 2, 0);
+	ck_assert_uint_eq(tab(seq, 1)->resv_blocks, 4);
+	ck_assert_uint_eq(tab(seq, 1)->reserved, 1);
+	ck_assert_int_eq(sh_close(cl, kid), 0);
+	/* Each block that is given back renews one, and the last one is taken by growth. */
+	compute_by(seq, 48, 64, 16, 1);
+	ck_assert_uint_eq(tab(seq, 1)->resv_blocks, 5);
+	compute_by(seq, 64, 160, 16, 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_groups");
@@ -432,18 +585,25 @@ int main(void)
 	tcase_add_test(tc, test_shape);
 	tcase_add_loop_test(tc, test_refused, 0, ARRAY_SIZE(bad_shapes));
 	tcase_add_loop_test(tc, test_another_model, 0, 3);
+	tcase_add_loop_test(tc, test_least_bytes, 0, 2);
+	tcase_add_test(tc, test_eight_groups);
 	tcase_add_loop_test(tc, test_longest, 0, 4);
 	tcase_add_loop_test(tc, test_longest_table, 0, 2);
 	tcase_add_test(tc, test_reservations);
 	tcase_add_test(tc, test_growth);
+	tcase_add_test(tc, test_growth_after_trim);
 	tcase_add_test(tc, test_pages);
 	tcase_add_test(tc, test_results);
 	tcase_add_test(tc, test_rollback);
+	tcase_add_test(tc, test_no_room_beside_a_step);
 	tcase_add_test(tc, test_window_ends);
 	tcase_add_test(tc, test_window_of_an_open_step);
 	tcase_add_test(tc, test_window_of_one);
+	tcase_add_loop_test(tc, test_window_passes_trims, 0, 2);
+	tcase_add_test(tc, test_window_leaves_a_trim);
 	tcase_add_test(tc, test_renewed);
 	tcase_add_test(tc, test_renewed_without_room);
+	tcase_add_test(tc, test_renewed_while_shared);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

@@ -208,6 +208,16 @@ static void tab_renew(struct core *c, struct kv_tab *t, u32 nr)
 	}
 }
 
+/* The window passed @want: a TRIM that waits for steps stays if it is for more. */
+static void trims_passed(struct kv_tab *t, u32 want)
+{
+	if (t->trim_want > want)
+		return;
+	t->trim_want = max(want, t->trim_more);
+	t->trim_step = t->trim_more_step;
+	t->trim_more = 0;
+}
+
 /*
  * Give back the blocks that neither an open step nor a later one attends to.
  * Return: whether there were any.
@@ -224,9 +234,7 @@ static bool tab_trim_window(struct core *c, struct kv_tab *t, u32 at)
 	for (i = t->trimmed; i < want; i++)
 		c->scratch[nr++] = table_get(c, t, i);
 	trim_now(c, t, want);
-	t->trim_want = max(t->trim_want, want);
-	if (t->trim_more <= t->trim_want)
-		t->trim_more = 0;
+	trims_passed(t, want);
 	if (tab_seq(c, t)->state == KVMM_SEQ_READY && t->nr_blocks < t->prompt_blocks)
 		tab_renew(c, t, nr);
 	return true;
