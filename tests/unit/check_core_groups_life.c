@@ -238,6 +238,7 @@ struct picture {
 	u32	nr[2];
 	u32	trimmed[2];
 	u32	entry[2][16];
+	u64	hash[2][2];	/* name before the first block */
 };
 
 static struct picture picture_of(u64 seq)
@@ -248,6 +249,7 @@ static struct picture picture_of(u64 seq)
 	for (g = 0; g < 2; g++) {
 		p.nr[g] = tab(seq, g)->nr_blocks;
 		p.trimmed[g] = tab(seq, g)->trimmed;
+		memcpy(p.hash[g], tab(seq, g)->trim_hash, sizeof(p.hash[g]));
 		for (i = 0; i < p.nr[g]; i++)
 			p.entry[g][i] = shown(seq, g, i);
 	}

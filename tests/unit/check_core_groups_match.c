@@ -202,6 +202,46 @@ START_TEST(test_name_after_a_hit)
 }
 END_TEST
 
+static u64 ready_with_salt(u64 salt, u32 len, u32 cut)
+{
+	struct kvmm_open_arg a = { .prompt_len = len, .salt = salt };
+	u64 seq;
+
+	ck_assert_int_eq(sh_open_as(cl, &a, &seq), 0);
+	ck_assert_int_eq(sh_match_piece(cl, seq, 0, cut, 0, 7), 0);
+	ck_assert_int_eq(sh_match_piece(cl, seq, cut, len - cut, KVMM_MATCH_LAST, 9), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	return seq;
+}
+
+/* The same within the first block of group 0: users with other salts share nothing. */
+START_TEST(test_name_in_the_first_block)
+{
+	const struct shape small[] = { { 48, 0 }, { 16, 5 } };
+	u64 seq, s[2];
+	u32 i;
+
+	sh_stop();
+	groups_start(32, 128, 2, small);
+	for (i = 0; i < 2; i++) {
+		seq = ready_with_salt(i, 49, 48);
+		sh_compute(cl, seq, 0, 49, 7);
+		ck_assert_int_eq(sh_close(cl, seq), 0);
+		s[i] = ready_with_salt(i, 49, 48);
+		ck_assert_uint_eq(sh_status(cl, s[i])->cached_len, 48);
+		tab_has(s[i], 1, 3, 2);
+		ck_assert_int_eq(truncate_to(s[i], 36), 0);
+		sh_compute(cl, s[i], 36, 49, 9);
+	}
+	ck_assert_uint_ne(block_at(s[0], 1, 2), block_at(s[1], 1, 2));
+	for (i = 0; i < 2; i++) {
+		seq = ready_with_salt(i, 49, 36);
+		ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 48);
+		ck_assert_uint_eq(block_at(seq, 1, 2), block_at(s[i], 1, 2));
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_groups_match");
@@ -216,6 +256,7 @@ int main(void)
 	tcase_add_test(tc, test_evicted_alone);
 	tcase_add_loop_test(tc, test_other_group, 0, 3);
 	tcase_add_loop_test(tc, test_name_after_a_hit, 0, 2);
+	tcase_add_test(tc, test_name_in_the_first_block);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }
