@@ -2,83 +2,13 @@
 /*
  * check_core_groups_life.c - layer groups: the life of a sequence with several tables
  *
- * TRUNCATE, TRIM, FORK, REMAP, preemption, swap, the verbs that take one group alone,
- * and another core that adopts the records.
+ * TRUNCATE, TRIM, FORK, REMAP, preemption, swap, blocks that move, and the verbs that
+ * take one group alone.  Adoption: check_core_groups_adopt.c.
  */
-#include <setjmp.h>
-
 #include "tests/unit/groups_scene.h"
-
-#define MAX_IO	64
-#define SLOT	(2 * SH_EXTENT)
 
 /* Two groups; the second has twice the tokens a block, and a window. */
 static const struct shape shapes[] = { { 16, 0 }, { 32, 40 } };
-
-static struct core_copy copies[MAX_IO];
-static u32 nr_copies;
-static struct core_ops ops;
-static jmp_buf ended;
-static u32 end_at;
-
-static void on_copy(const struct core_copy *cp)
-{
-	ck_assert_uint_lt(nr_copies, MAX_IO);
-	copies[nr_copies++] = *cp;
-}
-
-static void on_io(const struct core_io *io)
-{
-	ck_abort_msg("there is no area");
-}
-
-static void on_point(void *arg, u32 point)
-{
-	if (point == end_at)
-		longjmp(ended, 1);
-}
-
-static void do_copies(void)
-{
-	while (nr_copies) {
-		u64 id = copies[--nr_copies].id;
-
-		SH_CORE(core_copy_done(sh.core, sh.now, id, 0));
-		sh_settle();
-	}
-}
-
-/* Make memory for growth: that of the longest prompt. */
-static void make_memory(void)
-{
-	struct kvmm_open_arg a = { .prompt_len = 1024 };
-	u64 seq;
-
-	while (sh_open_as(cl, &a, &seq) == -E2BIG)
-		a.prompt_len -= 16;
-	ck_assert_int_eq(sh_match(cl, seq, a.prompt_len, 1 << 20), 0);
-	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
-	ck_assert_int_eq(sh_close(cl, seq), 0);
-}
-
-static void setup_with(u32 swappiness, u32 nr, const struct shape *with)
-{
-	sh_on_copy = on_copy;
-	sh_on_io = on_io;
-	nr_copies = 0;
-	end_at = NR_CORE_CRASH_POINTS;
-	sh_config(24);
-	sh.cfg.starve_ns = 3600000 * MS;
-	sh.cfg.host_bytes = 64 * SLOT;
-	sh.cfg.swappiness = swappiness;
-	sh_start();
-	c = sh.core;
-	ops = *sh.core->ops;
-	ops.crash = on_point;
-	sh.core->ops = &ops;
-	cl = groups_attach(128, nr, with);
-	make_memory();
-}
 
 static void setup(void)
 {
@@ -233,29 +163,6 @@ static int remap(u64 child, u64 other, bool both)
 	return err;
 }
 
-/* A table of each group, as the client sees it. */
-struct picture {
-	u32	nr[2];
-	u32	trimmed[2];
-	u32	entry[2][16];
-	u64	hash[2][2];	/* name before the first block */
-};
-
-static struct picture picture_of(u64 seq)
-{
-	struct picture p = { 0 };
-	u32 g, i;
-
-	for (g = 0; g < 2; g++) {
-		p.nr[g] = tab(seq, g)->nr_blocks;
-		p.trimmed[g] = tab(seq, g)->trimmed;
-		memcpy(p.hash[g], tab(seq, g)->trim_hash, sizeof(p.hash[g]));
-		for (i = 0; i < p.nr[g]; i++)
-			p.entry[g][i] = shown(seq, g, i);
-	}
-	return p;
-}
-
 /* One becomes the other, or they change places, with other lengths and windows. */
 START_TEST(test_remap)
 {
@@ -316,29 +223,6 @@ START_TEST(test_recompute)
 }
 END_TEST
 
-static int advise(u64 seq, u32 advice)
-{
-	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
-	int err;
-
-	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = advice };
-	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
-	err = sh_seq_res(0);
-	sh_settle();
-	return err;
-}
-
-/* Only the host pool has the cache from now on. */
-static void evict_all(void)
-{
-	u32 i;
-
-	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
-		if (c->blocks[i].state == BLK_CACHED && !c->blocks[i].nr_map)
-			index_evict(c, i);
-	sh_check();
-}
-
 /* Blocks of all groups go to the host pool, and come back; trimmed entries stay none. */
 START_TEST(test_swap)
 {
@@ -394,16 +278,6 @@ START_TEST(test_restore_ends)
 	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
 }
 END_TEST
-
-/* A prompt of 134 tokens is in the host pool, from 64 on in the group with a window. */
-static void swap_prompt(u64 *seq)
-{
-	*seq = runs(134, 60, 1);
-	tab_has(*seq, 1, 5, 2);
-	ck_assert_int_eq(advise(*seq, KVMM_ADV_PAGEOUT), 0);
-	do_copies();
-	evict_all();
-}
 
 /* A prompt finds content of all groups in the host pool. */
 START_TEST(test_found_in_the_host_pool)
@@ -481,123 +355,6 @@ START_TEST(test_not_supported)
 }
 END_TEST
 
-/* ---- adoption ---- */
-
-/* Another core adopts the arena, and the client resumes. */
-static void adopt(int want)
-{
-	struct sh_client *k = &sh.cl[cl];
-	struct core_bind bind = {
-		.ctl = &k->ctl, .seqs = k->seqs, .extents = k->extents,
-		.tables = k->tables, .events = k->events, .nr_events = SH_EVENTS,
-	};
-	struct core_attach_info info;
-	struct core_report r;
-	u64 seen = k->number, committed;
-	int how;
-
-	memset(sh.core, 0xa5, core_struct_size());
-	memset(sh.creating, 0, sizeof(sh.creating));
-	memset(&k->ctl, 0, sizeof(*k) - offsetof(struct sh_client, ctl));
-	nr_copies = 0;
-	how = core_adopt(sh.core, sh.arena, core_arena_size(&sh.cfg), &sh.cfg,
-			 &sh_ops, NULL, sh.now, &r);
-	ck_assert_msg(how == want, "adopted: %d, should be %d: %s", how, want, r.text);
-	sh_check();
-	ck_assert_int_eq(core_client_resume(sh.core, sh.now, cl, seen, &info,
-					    &committed), 0);
-	info.dropped_blocks = k->info.dropped_blocks;
-	ck_assert_int_eq(memcmp(&info, &k->info, sizeof(info)), 0);
-	k->number = committed;
-	memset(k->pending, 0, sizeof(k->pending));
-	core_client_bind(sh.core, cl, &bind);
-	sh_tick(1);
-}
-
-/* The core ends inside an event: it has no effect, and content is salvaged. */
-static void salvage(void)
-{
-	end_at = CORE_CRASH_executed;
-	if (!setjmp(ended)) {
-		(void)sh_open(cl, 40, 20);
-		ck_abort_msg("it did not end");
-	}
-	sh.cl[cl].number--;
-	end_at = NR_CORE_CRASH_POINTS;
-	sh_in_core = false;
-	adopt(CORE_ADOPT_SALVAGED);
-}
-
-START_TEST(test_adopted_whole)
-{
-	struct picture was[2], is;
-	u64 seq = runs(140, 60, 1), kid, other;
-
-	other = sh_ready(cl, 200, 0, 5000);
-	sh_compute(cl, other, 0, 32, 5000);
-	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
-	ck_assert_int_eq(sh_begin(cl, kid, 140, 4), 0);
-	was[0] = picture_of(seq);
-	was[1] = picture_of(kid);
-	adopt(CORE_ADOPT_WHOLE);
-	is = picture_of(seq);
-	ck_assert(!memcmp(&is, &was[0], sizeof(is)));
-	is = picture_of(kid);
-	ck_assert(!memcmp(&is, &was[1], sizeof(is)));
-	ck_assert_uint_eq(sh.cl[cl].tables[sh_status(cl, kid)->table[1]].group, 1);
-	ck_assert_uint_eq(domain()->group[1].window, 40);
-	ck_assert_uint_eq(domain()->hit_tokens, 32);
-	ck_assert_int_eq(sh_end(cl, kid, 140, 144, 1), 0);
-	/* (40 + 128) / 32 rounded up, and 1: all 7 blocks of the prompt. */
-	ck_assert_uint_eq(tab(other, 0)->reserved, 11);
-	ck_assert_uint_eq(tab(other, 1)->reserved, 6);
-	compute_by(other, 32, 200, 28, 5000);
-	compute_by(kid, 144, 180, 6, 1);
-	tab_has(kid, 1, 6, 4);
-}
-END_TEST
-
-/* Content of all groups is found again. */
-START_TEST(test_salvaged)
-{
-	u64 seq = runs(140, 60, 1);
-
-	ck_assert_uint_eq(domain()->dev.nr[BLK_SEALED], 8 + 1);
-	ck_assert_uint_eq(domain()->dev.nr[BLK_CACHED], 3);
-	salvage();
-	ck_assert_uint_eq(domain()->dev.nr[BLK_CACHED], 8 + 4);
-	ck_assert_uint_eq(domain()->base_tokens, 16);
-	ck_assert_uint_eq(domain()->hit_tokens, 32);
-	ck_assert_uint_eq(domain()->step_tokens, 128);
-	ck_assert_uint_eq(domain()->stride[1], 2048);
-	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RECOMPUTE);
-	ck_assert_int_eq(sh_match(cl, seq, 140, 1), 0);
-	ck_assert_uint_eq(sh_status(cl, seq)->valid_len, 128);
-	tab_has(seq, 0, 8, 0);
-	tab_has(seq, 1, 4, 2);
-	ck_assert_uint_eq(c->blocks[block_at(seq, 1, 3)].group, 1);
-	sh_compute(cl, seq, 128, 180, 1);
-	tab_has(seq, 1, 6, 4);
-}
-END_TEST
-
-/* Content of all groups in the host pool is found again. */
-START_TEST(test_salvaged_from_the_host_pool)
-{
-	u64 seq;
-
-	swap_prompt(&seq);
-	salvage();
-	ck_assert_int_eq(sh_match(cl, seq, 134, 1), 0);
-	ck_assert_uint_eq(sh_status(cl, seq)->cached_len, 128);
-	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_RESTORING);
-	do_copies();
-	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
-	tab_has(seq, 1, 4, 2);
-	ck_assert_uint_eq(c->blocks[block_at(seq, 1, 3)].group, 1);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("core_groups_life");
@@ -616,9 +373,6 @@ int main(void)
 	tcase_add_test(tc, test_found_in_the_host_pool);
 	tcase_add_test(tc, test_moved);
 	tcase_add_test(tc, test_not_supported);
-	tcase_add_test(tc, test_adopted_whole);
-	tcase_add_test(tc, test_salvaged);
-	tcase_add_test(tc, test_salvaged_from_the_host_pool);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

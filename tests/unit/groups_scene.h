@@ -3,7 +3,8 @@
  * groups_scene.h - a domain with several layer groups, for tests of them
  *
  * A block has 1 KiB in each group that has 16 tokens a block.  With other sizes all
- * blocks have the bytes of the largest.
+ * blocks have the bytes of the largest.  With setup_with() there is a host pool, too;
+ * the test answers the copies.
  */
 #ifndef GROUPS_SCENE_H
 #define GROUPS_SCENE_H
@@ -145,6 +146,121 @@ static u32 __maybe_unused finds(u32 len, u32 seed)
 	ck_assert_uint_eq(sh_status(cl, seq)->valid_len, found);
 	ck_assert_int_eq(sh_close(cl, seq), 0);
 	return found;
+}
+
+/* ---- a host pool ---- */
+
+#define MAX_IO	64
+#define SLOT	(2 * SH_EXTENT)
+
+static struct core_copy copies[MAX_IO];
+static u32 nr_copies;
+
+static void __maybe_unused on_copy(const struct core_copy *cp)
+{
+	ck_assert_uint_lt(nr_copies, MAX_IO);
+	copies[nr_copies++] = *cp;
+}
+
+static void __maybe_unused on_io(const struct core_io *io)
+{
+	ck_abort_msg("there is no area");
+}
+
+static void __maybe_unused do_copies(void)
+{
+	while (nr_copies) {
+		u64 id = copies[--nr_copies].id;
+
+		SH_CORE(core_copy_done(sh.core, sh.now, id, 0));
+		sh_settle();
+	}
+}
+
+/* Make memory for growth: that of the longest prompt. */
+static void __maybe_unused make_memory(void)
+{
+	struct kvmm_open_arg a = { .prompt_len = 1024 };
+	u64 seq;
+
+	while (sh_open_as(cl, &a, &seq) == -E2BIG)
+		a.prompt_len -= 16;
+	ck_assert_int_eq(sh_match(cl, seq, a.prompt_len, 1 << 20), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+}
+
+static void __maybe_unused setup_with(u32 swappiness, u32 nr, const struct shape *with)
+{
+	sh_on_copy = on_copy;
+	sh_on_io = on_io;
+	nr_copies = 0;
+	sh_config(24);
+	sh.cfg.starve_ns = 3600000 * MS;
+	sh.cfg.host_bytes = 64 * SLOT;
+	sh.cfg.swappiness = swappiness;
+	sh_start();
+	c = sh.core;
+	cl = groups_attach(128, nr, with);
+	make_memory();
+}
+
+static int __maybe_unused advise(u64 seq, u32 advice)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+	int err;
+
+	*a = (struct kvmm_advise_arg){ .seq = seq, .advice = advice };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)), 0);
+	err = sh_seq_res(0);
+	sh_settle();
+	return err;
+}
+
+/* Only the host pool has the cache from now on. */
+static void __maybe_unused evict_all(void)
+{
+	u32 i;
+
+	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
+		if (c->blocks[i].state == BLK_CACHED && !c->blocks[i].nr_map)
+			index_evict(c, i);
+	sh_check();
+}
+
+/* A prompt of 134 tokens is in the host pool, from 64 on in the group with a window. */
+static void __maybe_unused swap_prompt(u64 *seq)
+{
+	*seq = runs(134, 60, 1);
+	tab_has(*seq, 1, 5, 2);
+	ck_assert_int_eq(advise(*seq, KVMM_ADV_PAGEOUT), 0);
+	do_copies();
+	evict_all();
+}
+
+/* ---- tables ---- */
+
+/* A table of each group, as the client sees it. */
+struct picture {
+	u32	nr[2];
+	u32	trimmed[2];
+	u32	entry[2][16];
+	u64	hash[2][2];	/* name before the first block */
+};
+
+static struct picture __maybe_unused picture_of(u64 seq)
+{
+	struct picture p = { 0 };
+	u32 g, i;
+
+	for (g = 0; g < 2; g++) {
+		p.nr[g] = tab(seq, g)->nr_blocks;
+		p.trimmed[g] = tab(seq, g)->trimmed;
+		memcpy(p.hash[g], tab(seq, g)->trim_hash, sizeof(p.hash[g]));
+		for (i = 0; i < p.nr[g]; i++)
+			p.entry[g][i] = shown(seq, g, i);
+	}
+	return p;
 }
 
 #endif /* GROUPS_SCENE_H */
