@@ -4,17 +4,8 @@
  *
  * One engine on a simulated node (node.h) has more requests than memory, with
  * lengths as in ShareGPT and Alpaca (lengths.c).  After each step all bytes of
- * the pool are parted into
- *
- *	live	the KV of a token of a sequence
- *	tails	ends of blocks that are not full yet
- *	spans	ends of spans, and extents too few for one more span
- *	held	reserved for prompts that were admitted, or leaving
- *	cache	only the prefix index holds it: any sequence may have it
- *	free	the same
- *
- * and two figures are made of it.  One is live over all that is held, that is
- * all but free and cache.  The other is live over all of the pool, as in figure 2
+ * the pool are parted (waste.h), and two figures are made of it.  One is live over
+ * all that is held, that is all but free and cache.  The other is live over all of the pool, as in figure 2
  * of the PagedAttention paper (arXiv 2309.06180).  The peers, contiguous
  * reservation of three kinds, serve the same requests (orca.c).
  *
@@ -31,6 +22,7 @@
 #include "tests/bench/bench.h"
 #include "tests/bench/node.h"
 #include "tests/bench/orca.h"
+#include "tests/bench/waste.h"
 
 #include <stdlib.h>
 
@@ -57,103 +49,6 @@ static const struct model {
 
 static const u32 sizes[] = { 16, 32, 64 };
 
-/* ---- parts ---- */
-
-enum part { LIVE, TAILS, SPANS, HELD, CACHE, FREE, NR_PARTS };
-
-struct use {
-	double	part[NR_PARTS];		/* bytes, summed over steps */
-	double	total;
-	double	mapped, distinct;	/* blocks */
-	u64	seqs;
-	u64	steps;
-	u32	preempted;
-	struct span {			/* of each request, or NULL */
-		u32	from, to;	/* tokens of the answer, steps */
-		bool	seen;
-	} *spans;
-};
-
-/* Live tokens; adds sequences, and the blocks that they count. */
-static u64 tokens_live(const struct core *c, struct use *u)
-{
-	const struct kv_domain *d = &c->domains[0];
-	u64 tokens = 0;
-	u32 i;
-
-	for (i = 0; i < core_sizes(c)->nr_blocks; i++)
-		if (c->blocks[i].state == BLK_OPEN ||
-		    c->blocks[i].state == BLK_SEALED)
-			tokens += c->blocks[i].nr_ids;
-	for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next) {
-		u->mapped += c->seqs[i].tab.nr_blocks;
-		u->seqs++;
-	}
-	return tokens;
-}
-
-/* Note which steps of which requests are measured. */
-static void note_steps(const struct nd_engine *e, struct use *u)
-{
-	u32 i;
-
-	for (i = 0; i < ND_SEQS; i++) {
-		const struct nd_seq *s = &e->seqs[i];
-		struct span *span = &u->spans[s->req];
-
-		if (!s->handle || s->sub || s->valid < s->prompt)
-			continue;
-		span->to = s->valid - s->prompt;
-		if (!span->seen)
-			span->from = span->to;
-		span->seen = true;
-	}
-}
-
-static void measure(struct nd_node *n, u32 engine)
-{
-	const struct core *c = n->core;
-	const struct kv_domain *d = &c->domains[0];
-	double block = (double)d->dev.block_bytes, token = block / d->group[0].block_tokens;
-	u32 in_use = d->dev.nr[BLK_OPEN] + d->dev.nr[BLK_SEALED];
-	double extent = (double)core_cfg(c)->extent_size;
-	u32 no_run = n->nr_extents % d->dev.span_extents;
-	struct use *u = n->arg;
-	double part[NR_PARTS], sum = 0;
-	u32 i;
-
-	part[LIVE] = (double)tokens_live(c, u) * token;
-	part[TAILS] = in_use * block - part[LIVE];
-	part[SPANS] = (double)d->dev.nr_spans * (double)d->dev.span_tail +
-		      no_run * extent;
-	part[CACHE] = d->dev.nr[BLK_CACHED] * block;
-	part[FREE] = (d->dev.nr[BLK_FREE] - d->dev.reserved) * block +
-		     (n->nr_extents - no_run -
-		      d->dev.nr_spans * d->dev.span_extents) * extent;
-	part[HELD] = 0;
-	for (i = 0; i < NR_PARTS; i++)
-		sum += part[i];
-	part[HELD] = (double)n->nr_extents * extent - sum;
-	for (i = 0; i < NR_PARTS; i++)
-		u->part[i] += part[i];
-	u->total += (double)n->nr_extents * extent;
-	u->distinct += in_use;
-	u->steps++;
-	if (u->spans)
-		note_steps(n->e[engine], u);
-}
-
-static double percent(const struct use *u, enum part p)
-{
-	return 100 * u->part[p] / u->total;
-}
-
-static double live_of_held(const struct use *u)
-{
-	return 100 * u->part[LIVE] /
-	       (u->total - u->part[FREE] - u->part[CACHE]);
-}
-
 static struct nd_engine_cfg cfg_of(const struct model *m,
 				   const struct nd_req *reqs, u32 size,
 				   u32 samples, u32 admit)
@@ -172,7 +67,7 @@ static void serve(const struct model *m, const struct nd_engine_cfg *cfg,
 	struct nd_node *n = nd_start(m->pool, m->extent, cfg, 1);
 
 	nd_run(n, WARM);
-	n->on_step = measure;
+	n->on_step = use_measure;
 	n->arg = u;
 	nd_stats_reset(n);
 	nd_run(n, MEASURED);
@@ -193,12 +88,12 @@ static void report_waste(const char *name, const struct use *u,
 	u32 i;
 
 	f.name = text;
-	f.value = live_of_held(u);
+	f.value = use_live_of_held(u);
 	f.min_value = lengths == ND_SHAREGPT && size == 16 ? AIM_HELD : 0;
 	snprintf(text, sizeof(text), "%s_live_of_held", name);
 	bench_report(&f);
 	f.min_value = 0;
-	f.value = percent(u, LIVE);
+	f.value = use_percent(u, LIVE);
 	for (i = 0; i < ORCA_NR; i++) {
 		snprintf(text, sizeof(text), "%s_live_of_pool_%s", name,
 			 orca_name[i]);
@@ -240,10 +135,10 @@ static void waste(const struct model *m, enum nd_lengths lengths)
 		serve(m, &cfg, &u);
 		printf("| %s, %s | %u | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f | %.1f |\n",
 		       m->name, nd_lengths_name[lengths], sizes[i],
-		       live_of_held(&u), percent(&u, LIVE),
-		       percent(&u, TAILS), percent(&u, SPANS),
-		       percent(&u, HELD), percent(&u, CACHE),
-		       percent(&u, FREE), (double)u.seqs / (double)u.steps);
+		       use_live_of_held(&u), use_percent(&u, LIVE),
+		       use_percent(&u, TAILS), use_percent(&u, SPANS),
+		       use_percent(&u, HELD), use_percent(&u, CACHE),
+		       use_percent(&u, FREE), (double)u.seqs / (double)u.steps);
 		snprintf(name, sizeof(name), "waste_%s_%s_%u", m->name,
 			 nd_lengths_name[lengths], sizes[i]);
 		report_waste(name, &u, lengths, sizes[i], orca);

@@ -221,6 +221,7 @@ void nd_engine_begin(struct nd_node *n, u32 engine)
 	const struct kvmm_begin_arg *a = (const void *)n->args;
 	const struct kvmm_begin_res *res = (const void *)n->results;
 	struct nd_engine *e = n->e[engine];
+	const u32 groups = max(e->cfg.nr_groups, 1u);
 	u32 nr = entries_make(n, e), i, granted = 0;
 	u64 ns = ND_STEP_NS;
 
@@ -229,7 +230,7 @@ void nd_engine_begin(struct nd_node *n, u32 engine)
 	e->step++;
 	nd_submit(n, engine, KVMM_OP_STEP_BEGIN, nr, nr * (u32)sizeof(*a));
 	for (i = 0; i < nr; i++) {
-		if (res[i].status)
+		if (res[i * groups].status)
 			continue;
 		e->seqs[e->entry[i]].to = a[i].start + a[i].max_tokens;
 		e->entry[granted++] = e->entry[i];

@@ -82,7 +82,7 @@ static u32 marked_blocks(const struct nd_node *n, u32 dom)
 
 	for (i = c->domains[dom].run_head; i != CORE_NONE; i = c->seqs[i].next)
 		if (c->seqs[i].state == KVMM_SEQ_MARKED)
-			nr += c->seqs[i].tab.nr_blocks;
+			nr += seq_live(c, &c->seqs[i]);
 	return nr;
 }
 
@@ -178,17 +178,21 @@ static void attach(struct nd_node *n, u32 i)
 		.layout_hash	= KVMM_LAYOUT_HASH,
 		.block_tokens	= g->block_tokens,
 		.nr_shards	= 1,
-		.nr_groups	= 1,
+		.nr_groups	= max(g->nr_groups, 1u),
 		.max_steps	= 1,
-		.group[0]	= { .layers = g->layers, .kv_heads = g->heads,
-				    .k_bytes = g->head_bytes,
-				    .v_bytes = g->head_bytes },
+		.step_tokens	= ND_CHUNK,
 		.limits[0]	= g->limits,
 		.weight		= g->weight ? g->weight : CORE_WEIGHT_DEFAULT,
 	};
 	u8 secret[CORE_SECRET_LEN] = { 1 };
 	struct core_bind bind;
+	u32 k;
 
+	for (k = 0; k < req.nr_groups; k++)
+		req.group[k] = (struct kvmm_group){
+			.layers = g->layers, .kv_heads = g->heads,
+			.k_bytes = g->head_bytes, .v_bytes = g->head_bytes,
+			.window = g->window[k] };
 	if (!req.limits[0].max)
 		req.limits[0].max = KVMM_LIMIT_MAX;
 	snprintf(req.domain, sizeof(req.domain), "%s", g->name);
@@ -251,7 +255,7 @@ struct nd_node *nd_start(u64 pool, u64 extent, const struct nd_engine_cfg *cfg,
 	n->create = calloc(n->nr_extents, sizeof(*n->create));
 	n->send = calloc(n->nr_extents, sizeof(*n->send));
 	n->args = calloc(ND_ARG_BYTES, 1);
-	n->results = calloc(2 * CORE_MAX_BATCH, 32);
+	n->results = calloc(2ull * CORE_MAX_BATCH * KVMM_MAX_GROUPS, 32);
 	for (i = 0; i < nr; i++)
 		while (token > 2 * cfg[i].layers * cfg[i].heads *
 			       cfg[i].head_bytes)

@@ -48,6 +48,8 @@ struct nd_req *nd_trace(enum nd_lengths lengths, u64 seed, u32 nr,
  * struct nd_engine_cfg - one client and its requests
  * @block_tokens: of its domain
  * @layers, @heads, @head_bytes: the shape of its KV; K and V alike
+ * @nr_groups: layer groups of @layers layers each; 0: one
+ * @window:  of each group in tokens; 0: none
  * @limits:  of the device pool; all zero: none
  * @weight:  0: 100
  * @reqs:    in order of arrival
@@ -66,6 +68,8 @@ struct nd_engine_cfg {
 	u32			layers;
 	u32			heads;
 	u32			head_bytes;
+	u32			nr_groups;
+	u32			window[KVMM_MAX_GROUPS];
 	struct kvmm_limits	limits;
 	u32			weight;
 	const struct nd_req	*reqs;
