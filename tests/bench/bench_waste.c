@@ -5,8 +5,8 @@
  * One engine on a simulated node (node.h) has more requests than memory, with
  * lengths as in ShareGPT and Alpaca (lengths.c).  After each step all bytes of
  * the pool are parted (waste.h), and two figures are made of it.  One is live over
- * all that is held, that is all but free and cache.  The other is live over all of the pool, as in figure 2
- * of the PagedAttention paper (arXiv 2309.06180).  The peers, contiguous
+ * all that is held, that is all but free and cache.  The other is live over all of
+ * the pool, as in figure 2 of the PagedAttention paper (arXiv 2309.06180).  The peers, contiguous
  * reservation of three kinds, serve the same requests (orca.c).
  *
  * Then each request has several samples that share its prompt.  The figure is
