@@ -150,6 +150,7 @@ int seq_trim(struct core *c, struct kv_seq *s, const struct kvmm_len_arg *a)
 void seq_trim_settle(struct core *c, struct kv_seq *s, u64 ended)
 {
 	struct kv_tab *t;
+	bool any = false;
 
 	for_each_tab(c, s, t) {
 		while (t->trim_want > t->trimmed &&
@@ -159,8 +160,12 @@ void seq_trim_settle(struct core *c, struct kv_seq *s, u64 ended)
 			t->trim_want = max(t->trim_want, t->trim_more);
 			t->trim_step = t->trim_more_step;
 			t->trim_more = 0;
+			any = true;
 		}
 	}
+	/* A table with a window can grow by as much again. */
+	if (any && seq_groups(c, s) > 1)
+		seq_tally(c, s);
 }
 
 /* The first position that a step of the sequence may still write. */
