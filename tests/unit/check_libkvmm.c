@@ -558,7 +558,7 @@ START_TEST(test_death_while_waiting)
 	params.spin = spins[_i];
 	fake_start(&f);
 	attach();
-	WRITE_ONCE(f.hold, 1);
+	fake_hold(&f, 1);
 	ck_assert_ptr_nonnull(kvmm_prep(k, KVMM_OP_NOP, 0, 0, &args));
 	ck_assert_int_eq(kvmm_submit(k), 0);
 	ck_assert_int_eq(pthread_create(&thread, NULL, killer, NULL), 0);
@@ -581,7 +581,7 @@ START_TEST(test_death_during_a_call)
 	params.spin = spins[_i];
 	fake_start(&f);
 	attach();
-	WRITE_ONCE(f.hold, 1);
+	fake_hold(&f, 1);
 	ck_assert_int_eq(pthread_create(&thread, NULL, killer, NULL), 0);
 	ck_assert_int_eq(kvmm_nop(k), -ECONNRESET);
 	pthread_join(thread, NULL);
@@ -659,7 +659,7 @@ START_TEST(test_detach_from_a_stuck_daemon)
 
 	fake_start(&f);
 	attach();
-	WRITE_ONCE(f.hold, 1);
+	fake_hold(&f, 1);
 	start = now_ns();
 	kvmm_detach(k);
 	ck_assert_int_lt(now_ns() - start, 3000000000);
@@ -676,7 +676,7 @@ START_TEST(test_map_while_detaching)
 
 	fake_start(&f);
 	attach();
-	WRITE_ONCE(f.hold, 1);
+	fake_hold(&f, 1);
 	fake_send_map(&f, KVMM_MAP_MAGIC, 1, &e, &fd, 1);
 	fake_event(&f, KVMM_EV_MAP, 3);
 	close(fd);

@@ -283,13 +283,13 @@ START_TEST(test_looks_while_an_answer_is_due)
 
 	kvmm_detach(k);
 	attach_spinning(0);
-	WRITE_ONCE(f.hold, 1);
+	fake_hold(&f, 1);
 	ck_assert_ptr_nonnull(kvmm_prep(k, KVMM_OP_NOP, 0, 0, &args));
 	ck_assert_int_eq(kvmm_submit(k), 0);
 	before = k->looked;
 	ck_assert_int_eq(kvmm_wait(k, LK_LOOK_NS / 4), -ETIMEDOUT);
 	ck_assert_int_ge(k->looked - before, LK_LOOK_NS / 10);
-	WRITE_ONCE(f.hold, 0);
+	fake_hold(&f, 0);
 	ck_assert_int_eq(kvmm_wait(k, -1), 0);
 }
 END_TEST
@@ -351,7 +351,7 @@ START_TEST(test_forged_progress)
 	void *args;
 	u32 i;
 
-	WRITE_ONCE(f.hold, 1);
+	fake_hold(&f, 1);
 	for (i = 0; i < FAKE_RING; i++)
 		ck_assert_ptr_nonnull(kvmm_prep(k, KVMM_OP_NOP, 0, 0, &args));
 	ck_assert_int_eq(kvmm_submit(k), 0);
@@ -359,7 +359,7 @@ START_TEST(test_forged_progress)
 	store_release(&f.dctl->sq_head, 0x40000000u);
 	ck_assert_ptr_null(kvmm_prep(k, KVMM_OP_NOP, 0, 0, &args));
 	store_release(&f.dctl->sq_head, 0);
-	WRITE_ONCE(f.hold, 0);
+	fake_hold(&f, 0);
 }
 END_TEST
 

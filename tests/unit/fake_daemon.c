@@ -328,15 +328,25 @@ static void answer(struct fake *f, const struct kvmm_sqe *sqe)
 /* ------------------------------------------------------------------ */
 /* The thread                                                          */
 
+/* From its return on the thread takes no requests, or takes them again. */
+void fake_hold(struct fake *f, u32 hold)
+{
+	pthread_mutex_lock(&f->lock);
+	f->hold = hold;
+	pthread_mutex_unlock(&f->lock);
+}
+
 /* Return: requests answered. */
 static u32 serve_ring(struct fake *f)
 {
 	struct kvmm_sqe sqe;
 	u32 done = 0;
 
-	if (READ_ONCE(f->hold))
-		return 0;
 	pthread_mutex_lock(&f->lock);
+	if (f->hold) {
+		pthread_mutex_unlock(&f->lock);
+		return 0;
+	}
 	if (ring_cons_look(&f->sq) < 0 || ring_prod_look(&f->cq) < 0)
 		f->broken = "an index is forged";
 	while (!f->broken && ring_cons_avail(&f->sq) && ring_prod_room(&f->cq)) {

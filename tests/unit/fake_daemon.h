@@ -38,7 +38,7 @@
  * @mute:        never answer ATTACH
  * @hang_up:     close the connection instead of answering
  * @keep_size:   leave the files of the segments at this size, if not 0
- * @hold:        set by a test: take no requests for now
+ * @hold:        by fake_hold(): take no requests for now
  * @spoil:       changes a completion before it is published, if not NULL
  * @short_by:    number of results that a completion leaves out
  * @cached:      leading tokens of a prompt that SEQ_LOOKUP finds, whole blocks
@@ -121,6 +121,7 @@ void fake_stop(struct fake *f);
 void fake_wait_serving(struct fake *f);
 
 /* Stop reading the rings and close the connection, like a dead daemon. */
+void fake_hold(struct fake *f, u32 hold);
 void fake_die(struct fake *f);
 
 /* Set the client's state and wake it. */
