@@ -11,6 +11,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -32,7 +34,7 @@ static const u32 spins[] = { 0, 200, KVMM_SPIN_FOREVER };
 static void setup(void)
 {
 	rig_start(&rig, "--pool-size", "16M", "--extent-size", "1M",
-		  "--adopt", "off", NULL);
+		  "--adopt", "off", "--quiet-deadline-ms", "1000", NULL);
 }
 
 static void teardown(void)
@@ -113,6 +115,59 @@ START_TEST(test_hundred_cycles)
 			     daemon_fds(), fds, census_fds(rig_daemon(&rig)),
 			     before);
 	free(before);
+}
+END_TEST
+
+/* The thread of process @pid with that name. */
+static pid_t thread_named(pid_t pid, const char *name)
+{
+	char path[300], comm[32];
+	struct dirent *e;
+	pid_t tid = 0;
+	DIR *d;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/task", (int)pid);
+	d = opendir(path);
+	ck_assert_ptr_nonnull(d);
+	while (!tid && (e = readdir(d))) {
+		snprintf(path, sizeof(path), "/proc/%d/task/%s/comm", (int)pid, e->d_name);
+		f = fopen(path, "re");
+		if (f && fgets(comm, sizeof(comm), f) && !strncmp(comm, name, strlen(name)))
+			tid = (pid_t)atoi(e->d_name);
+		if (f)
+			fclose(f);
+	}
+	closedir(d);
+	return tid;
+}
+
+/*
+ * The daemon's mm thread does not run while a client detaches: it finds DETACH and the
+ * end of the connection together.  The process lives on, past the quiet deadline.
+ */
+START_TEST(test_late_daemon)
+{
+	const pid_t mm = thread_named(rig_daemon(&rig), "kvmm-mm");
+	struct kvmm *k = attach();
+	int status;
+
+	ck_assert_int_eq(kvmm_nop(k), 0);
+	if (!mm || ptrace(PTRACE_SEIZE, mm, 0, 0)) {
+		printf("note: no thread can be stopped here: not tried\n");
+		kvmm_detach(k);
+		return;
+	}
+	ck_assert_int_eq((int)ptrace(PTRACE_INTERRUPT, mm, 0, 0), 0);
+	ck_assert_int_eq(waitpid(mm, &status, __WALL), mm);
+	kvmm_detach(k);
+	nap_ms(300);
+	ck_assert_int_eq((int)ptrace(PTRACE_DETACH, mm, 0, 0), 0);
+	nap_ms(2500);
+	/* Another attachment of this process is served. */
+	k = attach();
+	ck_assert_int_eq(kvmm_nop(k), 0);
+	kvmm_detach(k);
 }
 END_TEST
 
@@ -633,6 +688,7 @@ static Suite *libkvmm_suite(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 30);
 	tcase_add_test(tc, test_hundred_cycles);
+	tcase_add_test(tc, test_late_daemon);
 	tcase_add_test(tc, test_several_at_once);
 	tcase_add_test(tc, test_prefix_is_shared);
 	tcase_add_test(tc, test_detach_in_a_step);

@@ -42,6 +42,14 @@ struct life_call {
 
 /* ---- on the mm thread ---- */
 
+static void call_last(struct core *core, void *arg)
+{
+	struct life_call *l = arg;
+
+	(void)core;
+	serve_last(l->cs->mm, &l->c->mm, kv_now_ns());
+}
+
 static void call_dead(struct core *core, void *arg)
 {
 	struct life_call *l = arg;
@@ -194,6 +202,8 @@ void client_hang_up(struct clients *cs, struct client *c)
 		client_drop(cs, c);
 		return;
 	}
+	if (c->stage == CLIENT_ATTACHED && mm_call(cs->mm, call_last, &l))
+		pr_debug("the mm thread has stopped");
 	client_note(c);
 	detached = c->stage == CLIENT_LEAVING;
 	if (c->stage != CLIENT_ATTACHED && c->stage != CLIENT_AWAY && !detached)

@@ -173,6 +173,7 @@ void mm_note(struct mm *m, struct mm_client *c, u32 note);
 /* serve.c */
 bool serve_due(struct mm_client *c);
 u32 serve_client(struct mm *m, struct mm_client *c, u64 now);
+void serve_last(struct mm *m, struct mm_client *c, u64 now);
 void serve_expel(struct mm *m, struct mm_client *c, u64 now, const char *why);
 
 #endif /* KVMM_IPC_MM_H */

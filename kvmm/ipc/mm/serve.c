@@ -247,3 +247,28 @@ u32 serve_client(struct mm *m, struct mm_client *c, u64 now)
 	}
 	return nr;
 }
+
+/* Is the newest request of the client a DETACH?  Its memory only gives a hint. */
+static bool serve_ends(const struct mm_client *c)
+{
+	const struct client_ring *r = &c->ring;
+	u32 tail = READ_ONCE(*r->sq.shared_tail);
+
+	return tail != r->sq.head &&
+	       READ_ONCE(r->sqes[(tail - 1) & (r->sq.entries - 1)].op) == KVMM_OP_DETACH;
+}
+
+/**
+ * serve_last() - serve a client that hung up and may have sent DETACH before
+ *
+ * A client waits a second for the answer to DETACH.  If this thread was late its
+ * process would count as dead, and be killed at the quiet deadline.
+ */
+void serve_last(struct mm *m, struct mm_client *c, u64 now)
+{
+	u32 n;
+
+	for (n = 0; n < c->ring.sq.entries && (m->active & BIT_ULL(c->id)) &&
+	     serve_ends(c) && serve_client(m, c, now); n++)
+		;
+}
