@@ -130,6 +130,23 @@ START_TEST(test_another_model)
 }
 END_TEST
 
+/* A client that finds the domain without others says how much its steps write. */
+START_TEST(test_another_step)
+{
+	const struct shape shapes[] = { { 16, 0 }, { 16, 32 } };
+	struct kvmm_attach_req req = groups_req("d", 96, 2, shapes);
+	u32 other;
+
+	groups_start(16, 32, 2, shapes);
+	other = (u32)sh_attach_as(1, &req);
+	ck_assert_uint_eq(domain()->step_tokens, 32);
+	sh_quiet(other);
+	sh_quiet(cl);
+	cl = (u32)sh_attach_as(1, &req);
+	ck_assert_uint_eq(domain()->step_tokens, 96);
+}
+END_TEST
+
 /* The ids of the longest block stand beside the bytes that blocks of all groups have. */
 START_TEST(test_least_bytes)
 {
@@ -400,6 +417,7 @@ int main(void)
 	tcase_add_test(tc, test_shape);
 	tcase_add_loop_test(tc, test_refused, 0, ARRAY_SIZE(bad_shapes));
 	tcase_add_loop_test(tc, test_another_model, 0, 3);
+	tcase_add_test(tc, test_another_step);
 	tcase_add_loop_test(tc, test_least_bytes, 0, 2);
 	tcase_add_test(tc, test_eight_groups);
 	tcase_add_loop_test(tc, test_longest, 0, 4);

@@ -163,7 +163,7 @@ START_TEST(test_blocks)
 }
 END_TEST
 
-/* What kvrt serve says of a pool: 27 blocks, in spans of 3. */
+/* The words of kvrt serve about a pool: 27 blocks, in spans of 3. */
 START_TEST(test_capacity)
 {
 	struct kvmm_attach_rep rep = {

@@ -13,7 +13,7 @@
 
 #define TOKENS	16u
 
-/* What a choice costs. */
+/* Bytes of a block, bytes of padding, and the length of a hit of a choice. */
 struct cost {
 	u64	block;
 	u64	padding;

@@ -500,7 +500,7 @@ struct kv_part {
  *                of so many ids at a time
  * @hit_tokens:   least common multiple: a hit of several groups has whole ones
  * @ids_tokens:   the largest: ids that each block has room for
- * @step_tokens:  of the attach message of its first client
+ * @step_tokens:  of the attach message of the first client that it has now
  * @high_blocks:  memory.high in blocks
  * @emin, @elow:  blocks that memory.min and memory.low protect, see limit.c; 0
  *                while the domain has no clients

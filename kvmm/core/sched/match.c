@@ -304,7 +304,7 @@ static void hits_note(struct kv_seq *s, const struct hits *h, const u64 *hash)
 	memcpy(s->found_hash, hash, sizeof(s->found_hash));
 }
 
-/* The same for a domain with one group. */
+/* prefix_find() for a domain with one group */
 static bool prefix_find_one(struct core *c, struct kv_seq *s, struct hits *h)
 {
 	const struct kv_domain *d = seq_domain(c, s);

@@ -25,14 +25,14 @@
 
 /* ---- begin ---- */
 
-/* What an entry of a step takes in one group. */
+/* The blocks that an entry of a step takes in one group. */
 struct tab_grant {
 	u32	first;		/* table index of the block at start */
 	u32	nr_new;		/* blocks to append to the table */
 	bool	copy;		/* the block at @first is to be replaced */
 };
 
-/* What an entry of a step takes. */
+/* The blocks that an entry of a step takes, computed before anything changes. */
 struct grant {
 	struct tab_grant tab[KVMM_MAX_GROUPS];
 	u32	new[KVMM_MAX_GROUPS];	/* tab_grant.nr_new of each */

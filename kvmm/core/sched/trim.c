@@ -198,6 +198,9 @@ static void tab_renew(struct core *c, struct kv_tab *t, u32 nr)
 
 	end = min(t->prompt_blocks, t->trimmed + most);
 	t->resv_blocks = max(t->resv_blocks, t->nr_blocks);
+	KV_BUG_ON(d->dev.keep_spans);
+	/* A span that falls empty now is for this prompt. */
+	d->dev.keep_spans = 1;
 	while (t->resv_blocks < end) {
 		while (!may_reserve(d) && i < nr) {
 			u32 blk = c->scratch[i++];
@@ -206,11 +209,12 @@ static void tab_renew(struct core *c, struct kv_tab *t, u32 nr)
 				index_evict(c, blk);
 		}
 		if (!may_reserve(d))
-			return;
+			break;
 		t->resv_blocks++;
 		t->reserved++;
 		d->dev.reserved++;
 	}
+	d->dev.keep_spans = 0;
 }
 
 /* The window passed @want: a TRIM that waits for steps stays if it is for more. */

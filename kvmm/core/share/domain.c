@@ -540,6 +540,7 @@ int domain_attach(struct core *c, const struct tenant_who *who,
 			return -EINVAL;
 		}
 		limit_init(d, req);
+		d->step_tokens = req->step_tokens;
 		info->cut = limit_bound(c, d);
 		limit_init_tiers(c, *dom, req);
 	}
