@@ -46,7 +46,7 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0x7c9d6303ba5a3791ull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0xd0fdefe40a6fcb62ull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -82,16 +82,22 @@
 #define KVMM_FEAT_SWAP		(1ull << 4)	/* sequences may be swapped out */
 #define KVMM_FEAT_RESUME	(1ull << 5)	/* the next daemon may take it back */
 
+/* kvmm_group.kind */
+#define KVMM_GROUP_KV		0	/* K and V of each token */
+#define KVMM_GROUP_STATE	1	/* a record that each token changes */
+
 /**
  * struct kvmm_group - the shape of one layer group's KV
  * @layers:      layers of the group
- * @kv_heads:    KV heads in this shard
- * @k_bytes:     bytes of K for one head and token
+ * @kv_heads:    KV heads in this shard; of KVMM_GROUP_STATE: units of a layer
+ * @k_bytes:     bytes of K for one head and token; of KVMM_GROUP_STATE: bytes of a unit
  * @v_bytes:     bytes of V for one head and token; 0 for MLA
  * @scale_bytes: bytes of scale for one head and token, K and V each; 0: none
  * @window:      tokens that a token attends to, itself included; 0: all before it
  * @block_tokens: tokens of a block of this group: a multiple of KVMM_MIN_BLOCK_TOKENS, at most
- *               KVMM_MAX_BLOCK_TOKENS; 0: kvmm_attach_req.block_tokens
+ *               KVMM_MAX_BLOCK_TOKENS; 0: kvmm_attach_req.block_tokens; of KVMM_GROUP_STATE:
+ *               tokens between two records that are kept as cache
+ * @kind:        KVMM_GROUP_*
  *
  * Blocks of all groups of a domain have the same number of bytes, that of the largest.  A prefix
  * hit has a length that is a multiple of the block_tokens of each group.
@@ -104,7 +110,7 @@ struct kvmm_group {
 	__u32	scale_bytes;
 	__u32	window;
 	__u32	block_tokens;
-	__u32	resv;
+	__u32	kind;
 };
 KVMM_ASSERT_SIZE(kvmm_group, 32);
 

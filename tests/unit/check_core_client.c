@@ -55,7 +55,7 @@ BAD_AT(k_large, group[0].k_bytes, 65537)
 BAD_AT(v_large, group[0].v_bytes, 65537)
 BAD_AT(scale_large, group[0].scale_bytes, 1025)
 BAD_AT(window, group[0].window, 1)
-BAD_AT(group_resv, group[0].resv, 1)
+BAD_AT(group_kind, group[0].kind, 2)
 BAD_AT(token_small, group[0].k_bytes, 31)
 BAD_AT(block_large, group[0].layers, 64)
 BAD_AT(max_none, limits[0].max, 0)
@@ -91,7 +91,7 @@ static const struct {
 	{ "too much V", bad_v_large, -EINVAL },
 	{ "too much scale", bad_scale_large, -EINVAL },
 	{ "a window in group 0", bad_window, -EINVAL },
-	{ "group resv", bad_group_resv, -EINVAL },
+	{ "group kind", bad_group_kind, -EINVAL },
 	{ "a token too small", bad_token_small, -EINVAL },
 	{ "a block too large", bad_block_large, -EINVAL },
 	{ "max 0", bad_max_none, -EINVAL },

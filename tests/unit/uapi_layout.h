@@ -9,7 +9,7 @@
 #define UAPI_LAYOUT_H
 
 #define F_GROUP(f, s)	f(s, layers) f(s, kv_heads) f(s, k_bytes)	\
-	f(s, v_bytes) f(s, scale_bytes) f(s, window) f(s, block_tokens) f(s, resv)
+	f(s, v_bytes) f(s, scale_bytes) f(s, window) f(s, block_tokens) f(s, kind)
 #define F_LIMITS(f, s)	f(s, min) f(s, low) f(s, high) f(s, max)
 #define F_ATTACH_REQ(f, s)	f(s, magic) f(s, abi_version)		\
 	f(s, flags) f(s, layout_hash) f(s, features) f(s, domain)	\
@@ -133,7 +133,8 @@
 	C(KVMM_FEAT_TRUNCATE) C(KVMM_FEAT_TRIM) C(KVMM_FEAT_ADVISE)	\
 	C(KVMM_FEAT_SWAP) C(KVMM_FEAT_RESUME) C(KVMM_RESUMED_NO)	\
 	C(KVMM_RESUMED_WHOLE) C(KVMM_RESUMED_SALVAGED)			\
-	C(KVMM_MEMORY_HOST) C(KVMM_MEMORY_CUDA) C(KVMM_MAP_BATCH) C(KVMM_MAP_AT_ONCE) \
+	C(KVMM_GROUP_KV) C(KVMM_GROUP_STATE) C(KVMM_MEMORY_HOST)	\
+	C(KVMM_MEMORY_CUDA) C(KVMM_MAP_BATCH) C(KVMM_MAP_AT_ONCE)	\
 	C(KVMM_CLIENT_ALIVE) C(KVMM_CLIENT_DETACHED)			\
 	C(KVMM_CLIENT_EXPELLED) C(KVMM_CLIENT_SHUTDOWN) C(KVMM_OP_NOP)	\
 	C(KVMM_OP_SEQ_OPEN) C(KVMM_OP_SEQ_MATCH) C(KVMM_OP_STEP_BEGIN)	\

@@ -115,7 +115,7 @@ static bool group_is_sane(const struct kvmm_group *g)
 {
 	return g->layers && g->layers <= 4096 && g->kv_heads &&
 	       g->kv_heads <= 4096 && g->k_bytes && g->k_bytes <= 65536 &&
-	       g->v_bytes <= 65536 && g->scale_bytes <= 1024 && !g->resv &&
+	       g->v_bytes <= 65536 && g->scale_bytes <= 1024 && g->kind == KVMM_GROUP_KV &&
 	       (!g->block_tokens || tokens_are_sane(g->block_tokens));
 }
 

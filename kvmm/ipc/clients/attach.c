@@ -110,7 +110,8 @@ static bool reserved_clear(const struct kvmm_attach_req *req)
 	for (i = 0; i < ARRAY_SIZE(req->resv); i++)
 		any |= req->resv[i];
 	for (i = 0; i < KVMM_MAX_GROUPS; i++)
-		any |= req->group[i].resv;
+		any |= i < req->nr_groups ? req->group[i].kind > KVMM_GROUP_STATE :
+					    req->group[i].kind;
 	return !any;
 }
 
