@@ -678,8 +678,10 @@ KVMM_ASSERT_SIZE(kvmm_begin_arg, 24);
  * @valid_len:     valid tokens of the sequence
  * @table_lo:      lowest table index changed, or KVMM_NO_INDEX
  * @limiting_pool: pool that refused, or KVMM_NO_POOL
- * @copy_from:     table entry of the block to copy from
- * @copy_to:       table entry of the block to copy to
+ * @copy_from:     table entry of the block to copy from.  In a KVMM_GROUP_STATE: table index
+ *                 of the record that has the state before the step, KVMM_NO_INDEX: there is none
+ * @copy_to:       table entry of the block to copy to.  In a KVMM_GROUP_STATE: table index of
+ *                 the record that has the state after the step's first token
  * @copy_tokens:   leading tokens to copy; 0: no copy.  The client runs the copies of
  *                 every granted entry, before any append of the step
  * @seq_epoch:     epoch of the sequence, now

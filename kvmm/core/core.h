@@ -532,11 +532,13 @@ struct core_work {
  * @shape:   as the clients gave it, with its block_tokens
  * @padding: bytes of a block that no token of the group uses
  * @mapped:  blocks that sequences map, a shared one once for each
+ * @width:   blocks of a record; 1 where the group has none
  */
 struct core_group_view {
 	struct kvmm_group	shape;
 	u64			padding;
 	u64			mapped;
+	u32			width;
 };
 
 struct core_domain_view {

@@ -201,15 +201,16 @@ int show_domain_groups(const struct proc_ctx *ctx)
 	const struct core_group_view *g;
 	u32 i;
 
-	seq_printf(ctx->m, "%5s %6s %8s %7s %6s %11s %13s %8s\n", "group", "layers",
-		   "kv_heads", "window", "tokens", "block_bytes", "padding_bytes",
-		   "blocks");
+	seq_printf(ctx->m, "%5s %5s %6s %8s %7s %6s %11s %13s %6s %8s\n", "group", "kind",
+		   "layers", "kv_heads", "window", "tokens", "block_bytes",
+		   "padding_bytes", "record", "blocks");
 	for (i = 0; i < d->nr_groups; i++) {
 		g = &d->group[i];
-		seq_printf(ctx->m, "%5u %6u %8u %7u %6u %11llu %13llu %8llu\n", i,
+		seq_printf(ctx->m, "%5u %5s %6u %8u %7u %6u %11llu %13llu %6u %8llu\n", i,
+			   g->shape.kind == KVMM_GROUP_STATE ? "state" : "kv",
 			   g->shape.layers, g->shape.kv_heads, g->shape.window,
 			   g->shape.block_tokens, (unsigned long long)d->block_bytes,
-			   (unsigned long long)g->padding,
+			   (unsigned long long)g->padding, g->width,
 			   (unsigned long long)g->mapped);
 	}
 	return 0;

@@ -87,7 +87,9 @@ enum metric_unit {
 	x(domain_group_window_tokens, UNIT_ONE, gauge, g->shape.window,	\
 	  "tokens that a token attends to in the layer group, 0: all before it") \
 	x(domain_group_padding_bytes, UNIT_ONE, gauge, g->padding,	\
-	  "bytes of a block that no token of the layer group uses")
+	  "bytes of a block that no token of the layer group uses")	\
+	x(domain_group_record_blocks, UNIT_ONE, gauge, g->width,	\
+	  "blocks of a record of state, 1 where the layer group has none")
 
 /* Families of each tenant: `t` is the core's view, `s` the daemon's; label: tenant. */
 #define METRICS_TENANT(x)						\

@@ -11,10 +11,11 @@
 
 static const struct column columns[] = {
 	{ "domain", "DOMAIN", -16, UNIT_WORD }, { "group", "GROUP", 5, UNIT_WORD },
-	{ "layers", "LAYERS", 6, UNIT_WORD }, { "kv_heads", "HEADS", 5, UNIT_WORD },
-	{ "window", "WINDOW", 6, UNIT_WORD }, { "tokens", "TOKENS", 6, UNIT_WORD },
-	{ "block_bytes", "BYTES", 9, UNIT_WORD },
-	{ "padding_bytes", "PADDING", 8, UNIT_WORD }, { "blocks", "BLOCKS", 0, UNIT_WORD },
+	{ "kind", "KIND", 5, UNIT_WORD }, { "layers", "LAYERS", 6, UNIT_WORD },
+	{ "kv_heads", "HEADS", 5, UNIT_WORD }, { "window", "WINDOW", 6, UNIT_WORD },
+	{ "tokens", "TOKENS", 6, UNIT_WORD }, { "block_bytes", "BYTES", 9, UNIT_WORD },
+	{ "padding_bytes", "PADDING", 8, UNIT_WORD }, { "record", "RECORD", 6, UNIT_WORD },
+	{ "blocks", "BLOCKS", 0, UNIT_WORD },
 };
 
 static_assert(ARRAY_SIZE(columns) <= COLUMNS_MAX, "room for widths");

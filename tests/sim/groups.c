@@ -2,7 +2,9 @@
 /*
  * groups.c - layer groups of simulated domains
  *
- * Some seeds have domains with several layer groups, with windows or without.  Each
+ * Some seeds have domains with several layer groups, with windows or without, or with
+ * records that each token changes.  The first cell of each block of a record holds the
+ * hash of the last token mixed with the group and the part of the record.  Each other
  * cell holds the hash of its position mixed with its group, so that a block that one
  * group reads and another one wrote is noticed.
  */
@@ -26,10 +28,114 @@ u64 group_value(u64 hash, u32 g)
 	return hash ^ (g * 0xd1b54a32d192ed03ull);
 }
 
+/* ---- groups of records ---- */
+
+bool group_is_state(const struct sim *w, const struct sim_client *cl, u32 g)
+{
+	return w->dom[cl->dom].req.group[g].kind == KVMM_GROUP_STATE;
+}
+
+bool groups_have_state(const struct sim *w, const struct sim_client *cl)
+{
+	u32 g;
+
+	for (g = 0; g < groups_of(w, cl); g++)
+		if (group_is_state(w, cl, g))
+			return true;
+	return false;
+}
+
+/* Blocks of a record; 1 in other groups. */
+u32 group_width(const struct sim *w, const struct sim_client *cl, u32 g)
+{
+	const struct kvmm_group *gr = &w->dom[cl->dom].req.group[g];
+
+	if (!group_is_state(w, cl, g))
+		return 1;
+	return (u32)DIV_ROUND_UP((u64)gr->layers * gr->kv_heads,
+				 cl->info.block_bytes / cl->info.stride[g]);
+}
+
+/* Tokens that a token needs: that of a record holds all before it. */
+static u32 group_window(const struct sim *w, const struct sim_client *cl, u32 g)
+{
+	return group_is_state(w, cl, g) ? 2 : w->dom[cl->dom].req.group[g].window;
+}
+
+/* The first table index of the block or record that the sequence writes for @pos. */
+u32 group_at(const struct sim *w, const struct sim_client *cl, const struct sim_seq *q,
+	     u32 g, u32 pos)
+{
+	return pos / group_tokens(w, cl, g) * group_width(w, cl, g) + q->shift[g];
+}
+
+/* The first table index of the record that has the state behind @upto tokens. */
+static u32 record_of(const struct sim *w, const struct sim_client *cl,
+		     const struct sim_seq *q, u32 g, u32 upto)
+{
+	return group_at(w, cl, q, g, upto - 1) - (upto <= q->fresh_at ? q->shift[g] : 0);
+}
+
+/* Each block of a record has a value of its own. */
+u32 group_part(u32 g, u32 part)
+{
+	return g + part * KVMM_MAX_GROUPS;
+}
+
+/* Law 5: the record holds the state behind @upto tokens, in each of its blocks. */
+void groups_verify_state(struct sim *w, struct sim_client *cl, const struct sim_seq *q,
+			 u32 g, u32 upto, const char *why)
+{
+	u32 i, entry;
+
+	/* A later step may have changed the record since. */
+	if (q->dev_len > upto && upto % group_tokens(w, cl, g))
+		return;
+	for (i = 0; upto && i < group_width(w, cl, g); i++) {
+		entry = q->table[g][record_of(w, cl, q, g, upto) + i];
+		LAW(w, *mem_block(w, cl, entry, why) ==
+		       group_value(q->hash[upto - 1], group_part(g, i)),
+		    "law 5: client %u: sequence %llx: %s: group %u: block %u of the record behind %u tokens (entry %u) holds something else",
+		    cl->id, (unsigned long long)q->handle, why, g, i, upto, entry);
+	}
+}
+
+/* A grant names the record to read and the first to write: the same, or the next. */
+void groups_grant_state(struct sim *w, struct sim_client *cl, struct sim_seq *q, u32 g,
+			const struct kvmm_begin_arg *a, const struct kvmm_begin_res *res)
+{
+	u32 from = a->start ? record_of(w, cl, q, g, a->start) : KVMM_NO_INDEX;
+	u32 to = group_at(w, cl, q, g, a->start);
+	bool fresh = a->start % group_tokens(w, cl, g) && !q->shift[g] &&
+		     res->copy_to == to + group_width(w, cl, g);
+
+	LAW(w, res->copy_from == from && (res->copy_to == to || fresh) && !res->copy_tokens,
+	    "client %u: sequence %llx: group %u: a step at %u reads the record at %u and writes that at %u, not %u and %u",
+	    cl->id, (unsigned long long)q->handle, g, a->start, res->copy_from,
+	    res->copy_to, from, to);
+	if (!fresh)
+		return;
+	q->shift[g] = group_width(w, cl, g);
+	q->fresh_at = a->start;
+	cover_note("records left to their other readers");
+}
+
+/* A step ended: a shared record before that of the sequence is in its table no more. */
+void groups_settle(const struct sim *w, struct sim_client *cl, struct sim_seq *q)
+{
+	u32 g;
+
+	for (g = 0; g < groups_of(w, cl); g++)
+		if (!q->nr_steps || seq_cover(cl, q) <= q->fresh_at)
+			q->shift[g] = 0;
+}
+
+/* ---- windows ---- */
+
 /* The first position that a step at @at attends to in group @g. */
 u32 group_low(const struct sim *w, const struct sim_client *cl, u32 g, u32 at)
 {
-	u32 window = w->dom[cl->dom].req.group[g].window;
+	u32 window = group_window(w, cl, g);
 
 	return window && at >= window ? at - window + 1 : 0;
 }
@@ -41,8 +147,8 @@ u32 groups_step(const struct sim *w, const struct sim_client *cl)
 	u32 g, most = UINT32_MAX;
 
 	for (g = 0; g < req->nr_groups; g++)
-		if (req->group[g].window)
-			most = min(most, req->step_tokens ?: req->group[g].window);
+		if (group_window(w, cl, g))
+			most = min(most, req->step_tokens ?: group_window(w, cl, g));
 	return most;
 }
 
@@ -51,11 +157,13 @@ static u64 group_most(const struct sim *w, const struct sim_client *cl, u32 g,
 		      u64 tokens)
 {
 	const struct kvmm_attach_req *req = &w->dom[cl->dom].req;
-	u32 bt = group_tokens(w, cl, g), window = req->group[g].window;
-	u64 all = DIV_ROUND_UP(tokens, (u64)bt);
-	u64 seen = (u64)window + (req->step_tokens ?: window);
+	u32 bt = group_tokens(w, cl, g), window = group_window(w, cl, g);
+	u64 all = DIV_ROUND_UP(tokens, (u64)bt), seen;
 
-	return window ? min(all, DIV_ROUND_UP(seen, (u64)bt) + 1) : all;
+	seen = (u64)window + (req->step_tokens ?: window);
+	if (window)
+		all = min(all, DIV_ROUND_UP(seen, (u64)bt) + 1);
+	return all * group_width(w, cl, g);
 }
 
 /* The most blocks that a sequence of @tokens holds at once. */
@@ -76,7 +184,10 @@ u64 groups_pages(const struct sim *w, const struct sim_client *cl, u64 tokens)
 	u32 g;
 
 	for (g = 0; g < groups_of(w, cl); g++) {
-		entries = DIV_ROUND_UP(tokens, (u64)group_tokens(w, cl, g));
+		entries = DIV_ROUND_UP(tokens, (u64)group_tokens(w, cl, g)) *
+			  group_width(w, cl, g);
+		if (group_width(w, cl, g) > 1)
+			entries += group_width(w, cl, g);
 		nr += DIV_ROUND_UP(entries, (u64)KVMM_TABLE_ENTRIES);
 	}
 	return nr;
@@ -88,8 +199,7 @@ bool groups_reserve(const struct sim *w, const struct sim_client *cl, u32 tokens
 	u32 g;
 
 	for (g = 0; g < groups_of(w, cl); g++)
-		if (w->dom[cl->dom].req.group[g].window &&
-		    tokens > w->dom[cl->dom].req.group[g].window)
+		if (group_window(w, cl, g) && tokens > group_window(w, cl, g))
 			return false;
 	return true;
 }
@@ -102,8 +212,11 @@ bool groups_reach(const struct sim *w, const struct sim_client *cl,
 
 	for (g = 0; g < groups_of(w, cl); g++) {
 		bt = group_tokens(w, cl, g);
-		window = w->dom[cl->dom].req.group[g].window;
-		first = max(q->trim_want, group_low(w, cl, g, q->kept_at)) / bt * bt;
+		window = group_window(w, cl, g);
+		first = max(group_is_state(w, cl, g) ? 0 : q->trim_want,
+			    group_low(w, cl, g, q->kept_at)) / bt * bt;
+		if (group_is_state(w, cl, g) && len % bt && len != q->valid)
+			return false;
 		if (len < first || (first && window && len - first < window - 1))
 			return false;
 	}
@@ -126,6 +239,22 @@ void groups_trim(struct sim_client *cl, struct sim_seq *q)
 	q->kept_at = max(q->kept_at, at);
 }
 
+/* Make a group one of records, of one block or of several. */
+static void state_draw(struct rng *r, const struct kvmm_attach_req *req,
+		       struct kvmm_group *g)
+{
+	const struct kvmm_group *kv = &req->group[0];
+	u32 bytes = kv->layers * kv->kv_heads * (kv->k_bytes + kv->v_bytes) *
+		    req->block_tokens;
+
+	*g = (struct kvmm_group){
+		.kind = KVMM_GROUP_STATE, .layers = PICK(r, 1, 1, 2),
+		.kv_heads = PICK(r, 1, 2, 2),
+		.k_bytes = max(bytes / PICK(r, 1, 2, 5) / 128 * 128, 100u),
+		.block_tokens = g->block_tokens,
+	};
+}
+
 /* Give a domain more groups, in some seeds, of other numbers than the rest of the plan. */
 void groups_draw(struct sim *w, u32 dom)
 {
@@ -145,6 +274,8 @@ void groups_draw(struct sim *w, u32 dom)
 		if (req->group[g].block_tokens > req->block_tokens)
 			req->group[g].block_tokens = 0;
 	}
+	if (rng_chance(&r, 500))
+		state_draw(&r, req, &req->group[rng_range(&r, 1, req->nr_groups - 1)]);
 	/* A client that writes one token in a step would not get on. */
 	req->step_tokens = PICK(&r, 48, 64, 96, 160);
 }

@@ -34,9 +34,11 @@ u32 seq_cover(const struct sim_client *cl, const struct sim_seq *q)
 	return cover;
 }
 
-u32 seq_blocks(const struct sim *w, const struct sim_client *cl, u32 g, u32 tokens)
+u32 seq_blocks(const struct sim *w, const struct sim_client *cl, const struct sim_seq *q,
+	       u32 g, u32 tokens)
 {
-	return DIV_ROUND_UP(tokens, group_tokens(w, cl, g));
+	return DIV_ROUND_UP(tokens, group_tokens(w, cl, g)) * group_width(w, cl, g) +
+	       q->shift[g];
 }
 
 /* ---- tables ---- */
@@ -79,10 +81,10 @@ static u32 shadow_entry(struct sim *w, struct sim_client *cl,
 u32 seq_entry_now(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		  u32 g, u32 pos)
 {
-	u32 idx = pos / group_tokens(w, cl, g);
+	u32 idx = group_at(w, cl, q, g, pos);
 
 	if (cl->status[q->slot].state != KVMM_SEQ_READY ||
-	    idx >= seq_blocks(w, cl, g, seq_cover(cl, q)))
+	    idx >= seq_blocks(w, cl, q, g, seq_cover(cl, q)))
 		return KVMM_NO_INDEX;
 	return shadow_entry(w, cl, q, g, idx);
 }
@@ -130,7 +132,7 @@ void seq_refresh(struct sim *w, struct sim_client *cl, struct sim_seq *q, u32 to
 	u32 g;
 
 	for (g = 0; g < groups_of(w, cl); g++)
-		seq_refresh_group(w, cl, q, g, 0, seq_blocks(w, cl, g, tokens));
+		seq_refresh_group(w, cl, q, g, 0, seq_blocks(w, cl, q, g, tokens));
 }
 
 /* The tables hold @tokens now, and no entry before their end has changed. */
@@ -139,7 +141,7 @@ void seq_cut(struct sim *w, struct sim_client *cl, struct sim_seq *q, u32 tokens
 	u32 g, nr;
 
 	for (g = 0; g < groups_of(w, cl); g++) {
-		nr = seq_blocks(w, cl, g, tokens);
+		nr = seq_blocks(w, cl, q, g, tokens);
 		seq_refresh_group(w, cl, q, g, nr, nr);
 	}
 }
@@ -148,9 +150,10 @@ static void compare_group(struct sim *w, struct sim_client *cl, struct sim_seq *
 			  u32 g, u32 from, u32 nr)
 {
 	const struct kvmm_table_page *t = NULL;
-	u32 low = max(q->trim_want, group_low(w, cl, g, q->kept_at)), i;
+	u32 low = max(group_is_state(w, cl, g) ? 0 : q->trim_want,
+		      group_low(w, cl, g, q->kept_at)), i;
 
-	low /= group_tokens(w, cl, g);
+	low = group_at(w, cl, q, g, low);
 	LAW(w, nr <= q->nr_table[g],
 	    "client %u: sequence %llx covers %u blocks, its table has %u",
 	    cl->id, (unsigned long long)q->handle, nr, q->nr_table[g]);
@@ -176,8 +179,8 @@ void seq_compare(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 	u32 g;
 
 	for (g = 0; g < groups_of(w, cl); g++)
-		compare_group(w, cl, q, g, from / group_tokens(w, cl, g),
-			      seq_blocks(w, cl, g, upto));
+		compare_group(w, cl, q, g, group_at(w, cl, q, g, from),
+			      seq_blocks(w, cl, q, g, upto));
 }
 
 /**
@@ -193,6 +196,10 @@ void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 
 	for (g = 0; g < groups_of(w, cl); g++) {
 		bt = group_tokens(w, cl, g);
+		if (group_is_state(w, cl, g)) {
+			groups_verify_state(w, cl, q, g, upto, why);
+			continue;
+		}
 		cell = NULL;
 		for (p = max(q->trim / bt * bt, group_low(w, cl, g, upto)); p < upto; p++) {
 			if (!cell || p % bt == 0)
@@ -223,6 +230,7 @@ void seq_lost(struct sim_seq *q)
 	q->valid = 0;
 	q->dev_len = 0;
 	memset(q->nr_table, 0, sizeof(q->nr_table));
+	memset(q->shift, 0, sizeof(q->shift));
 	q->kept_at = 0;
 	q->resv = 0;
 	q->trim_want = 0;
@@ -479,7 +487,7 @@ static u32 least_tokens(const struct sim *w, const struct sim_client *cl)
 	u32 g, least = group_tokens(w, cl, 0);
 
 	for (g = 1; g < groups_of(w, cl); g++)
-		least = min(least, group_tokens(w, cl, g));
+		least = min(least, group_tokens(w, cl, g) / group_width(w, cl, g));
 	return least;
 }
 

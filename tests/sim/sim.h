@@ -104,6 +104,8 @@ struct sim_seq {
 	u32	trim_want;
 	u32	trim;
 	u32	kept_at;	/* the core keeps the windows before it */
+	u32	shift[SIM_GROUPS];	/* entries of a shared record, not written */
+	u32	fresh_at;	/* the record behind it holds positions from here on */
 	u32	nr_table[SIM_GROUPS];
 	u32	table[SIM_GROUPS][SIM_BLOCKS];
 	u32	*tok;
@@ -607,7 +609,8 @@ void seq_act_open(struct sim *w, struct sim_client *cl);
 u32 seq_cover(const struct sim_client *cl, const struct sim_seq *q);
 u32 seq_entry_now(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		  u32 g, u32 pos);
-u32 seq_blocks(const struct sim *w, const struct sim_client *cl, u32 g, u32 tokens);
+u32 seq_blocks(const struct sim *w, const struct sim_client *cl, const struct sim_seq *q,
+	       u32 g, u32 tokens);
 void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		u32 upto, const char *why);
 void seq_refresh_group(struct sim *w, struct sim_client *cl, struct sim_seq *q,
@@ -620,6 +623,17 @@ void seq_compare(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 /* ---- groups.c: layer groups of domains ---- */
 u32 groups_of(const struct sim *w, const struct sim_client *cl);
 u32 group_tokens(const struct sim *w, const struct sim_client *cl, u32 g);
+u32 group_width(const struct sim *w, const struct sim_client *cl, u32 g);
+bool group_is_state(const struct sim *w, const struct sim_client *cl, u32 g);
+bool groups_have_state(const struct sim *w, const struct sim_client *cl);
+u32 group_at(const struct sim *w, const struct sim_client *cl, const struct sim_seq *q,
+	     u32 g, u32 pos);
+u32 group_part(u32 g, u32 part);
+void groups_verify_state(struct sim *w, struct sim_client *cl, const struct sim_seq *q,
+			 u32 g, u32 upto, const char *why);
+void groups_grant_state(struct sim *w, struct sim_client *cl, struct sim_seq *q, u32 g,
+			const struct kvmm_begin_arg *a, const struct kvmm_begin_res *res);
+void groups_settle(const struct sim *w, struct sim_client *cl, struct sim_seq *q);
 u64 group_value(u64 hash, u32 g);
 u32 group_low(const struct sim *w, const struct sim_client *cl, u32 g, u32 at);
 u32 groups_step(const struct sim *w, const struct sim_client *cl);

@@ -36,6 +36,9 @@ static u32 draw_start(struct sim *w, struct sim_client *cl, struct sim_seq *q)
 {
 	u32 cover = seq_cover(cl, q);
 
+	/* The record has the state behind all tokens that steps write. */
+	if (groups_have_state(w, cl))
+		return cover;
 	if (!q->nr_steps || rng_chance(&w->rng, 100))
 		return q->valid;
 	if (rng_chance(&w->rng, 700))
@@ -168,8 +171,11 @@ static void grant_group(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 			u32 g, const struct kvmm_begin_arg *a,
 			const struct kvmm_begin_res *res, struct sim_entry *e)
 {
-	u32 nr = seq_blocks(w, cl, g, seq_cover(cl, q));
+	u32 nr;
 
+	if (group_is_state(w, cl, g))
+		groups_grant_state(w, cl, q, g, a, res);
+	nr = seq_blocks(w, cl, q, g, seq_cover(cl, q));
 	LAW(w, res->table_lo == KVMM_NO_INDEX ? nr == q->nr_table[g] :
 	    res->table_lo <= q->nr_table[g] && res->table_lo < nr,
 	    "client %u: sequence %llx: group %u: table new from %u on, had %u, has %u",
@@ -202,7 +208,8 @@ static void begin_granted(struct sim *w, struct sim_client *cl,
 		grant_group(w, cl, q, g, a, &res[g], e);
 	seq_compare(w, cl, q, 0, seq_cover(cl, q));
 	for (g = 0; g < groups_of(w, cl); g++)
-		grant_copy(w, cl, q, g, a, &res[g], old[g]);
+		if (!group_is_state(w, cl, g))
+			grant_copy(w, cl, q, g, a, &res[g], old[g]);
 	q->stale = false;
 	LOG(w, "  granted %llx [%u, %u)%s", (unsigned long long)q->handle,
 	    e->start, e->end, e->copy_tokens[0] ? ", copies its tail" : "");
@@ -330,33 +337,38 @@ static void run_copies(struct sim *w, struct sim_client *cl,
 	st->phase = STEP_COPIED;
 }
 
+/* The cell of a position in a group; @part: in a group of records, that block's. */
 static u64 *cell_of(struct sim *w, struct sim_client *cl, struct sim_seq *q,
-		    u32 g, u32 pos)
+		    u32 g, u32 pos, u32 part)
 {
-	u32 bt = group_tokens(w, cl, g);
+	u32 at = group_is_state(w, cl, g) ? 0 : pos % group_tokens(w, cl, g);
 
-	return mem_block(w, cl, q->table[g][pos / bt], "append") + pos % bt;
+	return mem_block(w, cl, q->table[g][group_at(w, cl, q, g, pos) + part],
+			 "append") + at;
 }
 
 static void write_garbage(struct sim *w, struct sim_client *cl,
 			  struct sim_seq *q, u32 from, u32 to)
 {
-	u32 g;
+	u32 g, i;
 
 	for (; from < to; from++)
 		for (g = 0; g < groups_of(w, cl); g++)
-			*cell_of(w, cl, q, g, from) = rng_next(&w->rng);
+			for (i = 0; i < group_width(w, cl, g); i++)
+				*cell_of(w, cl, q, g, from, i) = rng_next(&w->rng);
 }
 
 /* The values of positions @from to before @to, in all groups. */
 static void write_values(struct sim *w, struct sim_client *cl,
 			 struct sim_seq *q, u32 from, u32 to)
 {
-	u32 g;
+	u32 g, i;
 
 	for (; from < to; from++)
 		for (g = 0; g < groups_of(w, cl); g++)
-			*cell_of(w, cl, q, g, from) = group_value(q->hash[from], g);
+			for (i = 0; i < group_width(w, cl, g); i++)
+				*cell_of(w, cl, q, g, from, i) =
+					group_value(q->hash[from], group_part(g, i));
 }
 
 static void run_entry(struct sim *w, struct sim_client *cl, struct sim_entry *e)
@@ -374,7 +386,7 @@ static void run_entry(struct sim *w, struct sim_client *cl, struct sim_entry *e)
 	if (from >= e->end)
 		return;
 	n = e->end - from;
-	if (!w->draining && rng_chance(&w->rng, 200))
+	if (!w->draining && !groups_have_state(w, cl) && rng_chance(&w->rng, 200))
 		n = rng_below(&w->rng, n + 1);
 	to = from + n;
 	write_values(w, cl, q, from, to);
@@ -494,13 +506,15 @@ void step_all_void(struct sim_client *cl)
 /* ---- END ---- */
 
 /* Draw the valid length to declare for an entry. */
-static u32 end_draw(struct sim *w, struct sim_seq *q, const struct sim_entry *e)
+static u32 end_draw(struct sim *w, const struct sim_client *cl, struct sim_seq *q,
+		    const struct sim_entry *e)
 {
 	u32 len = e->accepted;
 
 	if (q->rewind || !len)
 		return q->valid;
-	if (!w->draining && rng_chance(&w->rng, w->plan.cancel)) {
+	if (!w->draining && !groups_have_state(w, cl) &&
+	    rng_chance(&w->rng, w->plan.cancel)) {
 		len = rng_range(&w->rng, q->valid, len);
 		if (q->nr_steps > 1)
 			q->rewind = true;
@@ -545,11 +559,12 @@ static u32 end_collect(struct sim *w, struct sim_client *cl,
 			q->rewind = true;
 		if (q->closing && rng_chance(&w->rng, 500))
 			continue;
-		if (!q->closing && end_spoil(w, q, &st->e[i], &a[nr])) {
+		if (!q->closing && !groups_have_state(w, cl) &&
+		    end_spoil(w, q, &st->e[i], &a[nr])) {
 			nr++;
 			continue;
 		}
-		len = q->closing ? q->valid : end_draw(w, q, &st->e[i]);
+		len = q->closing ? q->valid : end_draw(w, cl, q, &st->e[i]);
 		if (len == q->valid && rng_chance(&w->rng, 700))
 			continue;
 		a[nr++] = (struct kvmm_end_arg){
@@ -623,9 +638,10 @@ static void end_release(struct sim *w, struct sim_client *cl,
 		resident = cl->status[q->slot].state == KVMM_SEQ_READY ||
 			   cl->status[q->slot].state == KVMM_SEQ_MARKED;
 		if (copies_within(w) &&
-		    seq_blocks(w, cl, 0, seq_cover(cl, q)) < q->nr_table[0])
+		    seq_blocks(w, cl, q, 0, seq_cover(cl, q)) < q->nr_table[0])
 			q->resv = 0;
 		groups_trim(cl, q);
+		groups_settle(w, cl, q);
 		if (resident)
 			seq_cut(w, cl, q, seq_cover(cl, q));
 	}

@@ -265,6 +265,7 @@ START_TEST(test_groups)
 	ck_assert_double_eq(group(text, "window_tokens", 1), 32);
 	ck_assert_double_eq(group(text, "padding_bytes", 0), 0);
 	ck_assert_double_eq(group(text, "padding_bytes", 1), 2304);
+	ck_assert_double_eq(group(text, "record_blocks", 1), 1);
 }
 END_TEST
 

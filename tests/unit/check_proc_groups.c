@@ -25,16 +25,16 @@ static void setup(void)
 START_TEST(test_groups)
 {
 	ck_assert_str_eq(fx_cat("domain/gemma/groups"),
-		"group layers kv_heads  window tokens block_bytes padding_bytes   blocks\n"
-		"    0      2        2       0     16        4608             0        7\n"
-		"    1      1        1      32     32        4608          2304        2\n");
+		"group  kind layers kv_heads  window tokens block_bytes padding_bytes record   blocks\n"
+		"    0    kv      2        2       0     16        4608             0      1        7\n"
+		"    1    kv      1        1      32     32        4608          2304      1        2\n");
 	ck_assert_ptr_nonnull(strstr(fx_cat("domain/gemma/status"),
 				     "\nBlockTokens:\t16\nBlockBytes:\t4608\n"));
 	/* Those behind the window are cache. */
 	ck_assert_ptr_nonnull(strstr(fx_cat("domain/gemma/blockstates"), "\ncached 2\n"));
 	fx_close(&fx, client, seq);
 	ck_assert_ptr_nonnull(strstr(fx_cat("domain/gemma/groups"),
-				     "         2304        0\n"));
+				     "         2304      1        0\n"));
 }
 END_TEST
 
@@ -43,8 +43,29 @@ START_TEST(test_one_group)
 {
 	fx_prefill(&fx, fx_attach(&fx, 1, "chat"), 40, 1);
 	ck_assert_str_eq(fx_cat("domain/chat/groups"),
-		"group layers kv_heads  window tokens block_bytes padding_bytes   blocks\n"
-		"    0      2        2       0     16        4608             0        3\n");
+		"group  kind layers kv_heads  window tokens block_bytes padding_bytes record   blocks\n"
+		"    0    kv      2        2       0     16        4608             0      1        3\n");
+}
+END_TEST
+
+/* 100 tokens behind which a record of three blocks is held. */
+START_TEST(test_records)
+{
+	struct kvmm_attach_req req;
+	u32 id;
+
+	fx_attach_req(&req, "granite");
+	req.nr_groups = 2;
+	/* Two of five units of 2,000 bytes fit a block. */
+	req.group[1] = (struct kvmm_group){
+		.kind = KVMM_GROUP_STATE, .layers = 5, .kv_heads = 1, .k_bytes = 2000,
+	};
+	ck_assert_int_eq(fx_attach_as(&fx, 1, &req, &id), 0);
+	fx_prefill(&fx, id, 100, 1);
+	ck_assert_str_eq(fx_cat("domain/granite/groups"),
+		"group  kind layers kv_heads  window tokens block_bytes padding_bytes record   blocks\n"
+		"    0    kv      2        2       0     16        4608             0      1        7\n"
+		"    1 state      5        1       0     16        4608          1275      3        3\n");
 }
 END_TEST
 
@@ -185,6 +206,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, fx_teardown);
 	tcase_add_test(tc, test_groups);
 	tcase_add_test(tc, test_one_group);
+	tcase_add_test(tc, test_records);
 	tcase_add_test(tc, test_blocks_of_both_groups_count);
 	tcase_add_test(tc, test_explain);
 	tcase_add_test(tc, test_lost_tokens);

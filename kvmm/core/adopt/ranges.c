@@ -109,6 +109,8 @@ static bool same_shape(const struct kv_domain *a, const struct kv_domain *b)
 	       a->nr_groups == b->nr_groups &&
 	       !memcmp(a->group, b->group, sizeof(a->group)) &&
 	       !memcmp(a->stride, b->stride, sizeof(a->stride)) &&
+	       !memcmp(a->width, b->width, sizeof(a->width)) &&
+	       !memcmp(a->window, b->window, sizeof(a->window)) &&
 	       same_part(&a->dev, &b->dev);
 }
 

@@ -105,8 +105,10 @@ static bool tab_is_sane(const struct core *c, const struct kv_seq *s, u32 g)
 	u32 tokens = s->prompt_len + s->max_tokens;
 
 	return t->seq == seq_index(c, s) && t->group == g && t->nr_blocks <= most &&
-	       t->nr_blocks == group_blocks(d, g, s->cover) &&
-	       t->nr_blocks <= group_blocks(d, g, tokens) &&
+	       (!t->shift || (s->nr_steps && tab_is_state(c, t) &&
+			      t->shift == d->width[g])) &&
+	       t->nr_blocks == tab_blocks(c, t, s->cover) &&
+	       t->nr_blocks <= tab_blocks(c, t, tokens) &&
 	       t->trimmed <= t->nr_blocks && t->trim_want <= t->nr_blocks;
 }
 

@@ -14,12 +14,24 @@ static inline u64 group_token_bytes(const struct kvmm_group *g)
 	       (g->v_bytes ? 2ull : 1ull) * g->scale_bytes);
 }
 
+/* What makes the name of a block of a group's record, part @part of it, its own. */
+static inline u32 part_code(u32 g, u32 part)
+{
+	return g + part * KVMM_MAX_GROUPS;
+}
+
 /* Blocks of group @g that hold so many tokens. */
 static inline u32 group_blocks(const struct kv_domain *d, u32 g, u32 tokens)
 {
 	u32 bt = d->group[g].block_tokens;
 
-	return tokens / bt + (tokens % bt != 0);
+	return (tokens / bt + (tokens % bt != 0)) * d->width[g];
+}
+
+/* The blocks of group @g that the first @tokens, whole blocks or records, fill. */
+static inline u32 group_whole(const struct kv_domain *d, u32 g, u32 tokens)
+{
+	return tokens / d->group[g].block_tokens * d->width[g];
 }
 
 /*
@@ -28,16 +40,26 @@ static inline u32 group_blocks(const struct kv_domain *d, u32 g, u32 tokens)
  */
 static inline u32 group_most(const struct kv_domain *d, u32 g, u32 tokens)
 {
-	const struct kvmm_group *gr = &d->group[g];
-	u64 seen = (u64)gr->window + (d->step_tokens ?: gr->window);
+	u64 seen = (u64)d->window[g] + (d->step_tokens ?: d->window[g]);
 	u32 all = group_blocks(d, g, tokens);
 
-	if (!gr->window)
+	if (!d->window[g])
 		return all;
-	return (u32)min((u64)all, DIV_ROUND_UP(seen, gr->block_tokens) + 1);
+	return (u32)min((u64)all, (DIV_ROUND_UP(seen, d->group[g].block_tokens) + 1) *
+				  d->width[g]);
 }
 
-/* The same in all groups together. */
+/* Blocks of one block or record of each group. */
+static inline u32 domain_width(const struct kv_domain *d)
+{
+	u32 g, nr = 0;
+
+	for (g = 0; g < d->nr_groups; g++)
+		nr += d->width[g];
+	return nr;
+}
+
+/* group_most() of all groups together. */
 static inline u32 domain_most(const struct kv_domain *d, u32 tokens)
 {
 	u32 g, nr = 0;
@@ -74,6 +96,43 @@ static inline u32 tab_tokens(const struct core *c, const struct kv_tab *t)
 	return tab_domain(c, t)->group[t->group].block_tokens;
 }
 
+/* Entries of the table for one block or record of the group. */
+static inline u32 tab_width(const struct core *c, const struct kv_tab *t)
+{
+	return tab_domain(c, t)->width[t->group];
+}
+
+/* Tokens that a token of the table's group needs, itself included; 0: all before it. */
+static inline u32 tab_window(const struct core *c, const struct kv_tab *t)
+{
+	return tab_domain(c, t)->window[t->group];
+}
+
+/* Does the group have records that each token changes? */
+static inline bool tab_is_state(const struct core *c, const struct kv_tab *t)
+{
+	return tab_domain(c, t)->group[t->group].kind == KVMM_GROUP_STATE;
+}
+
+/* The first index of the block or record that holds position @at. */
+static inline u32 tab_at(const struct core *c, const struct kv_tab *t, u32 at)
+{
+	return group_whole(tab_domain(c, t), t->group, at) + t->shift;
+}
+
+/* The first index of the block or record with the tokens up to @len, no whole ones. */
+static inline u32 tab_tail(const struct core *c, const struct kv_tab *t, u32 len)
+{
+	return tab_at(c, t, len) - (len <= t->fresh_at ? t->shift : 0);
+}
+
+/* The first position of the block or record at index @idx. */
+static inline u64 tab_pos(const struct core *c, const struct kv_tab *t, u32 idx)
+{
+	idx = max(idx, t->shift) - t->shift;
+	return (u64)(idx / tab_width(c, t)) * tab_tokens(c, t);
+}
+
 /* The number of layer groups that the sequence has tables of. */
 static inline u32 seq_groups(const struct core *c, const struct kv_seq *s)
 {
@@ -88,7 +147,7 @@ static inline u32 seq_groups(const struct core *c, const struct kv_seq *s)
 /* Blocks of the table's group that hold so many tokens. */
 static inline u32 tab_blocks(const struct core *c, const struct kv_tab *t, u32 tokens)
 {
-	return group_blocks(tab_domain(c, t), t->group, tokens);
+	return group_blocks(tab_domain(c, t), t->group, tokens) + t->shift;
 }
 
 /* Each index @i of each table @t of @s that is not trimmed. */
@@ -108,7 +167,7 @@ static inline u32 tab_live(const struct kv_tab *t)
  */
 static inline u32 tab_shown(const struct core *c, const struct kv_tab *t)
 {
-	return tab_domain(c, t)->group[t->group].window ? tab_live(t) : t->nr_blocks;
+	return tab_window(c, t) ? tab_live(t) : t->nr_blocks;
 }
 
 /* The same in all groups together. */

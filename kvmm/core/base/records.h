@@ -495,7 +495,12 @@ struct kv_part {
  * struct kv_domain - the blocks of one (tenant, model identity, layout)
  * @dev:          its part in the device pool; its other parts are core.parts
  * @group:        its layer groups, @nr_groups of them, block_tokens filled in
- * @stride:       bytes between layers of a block, for each group
+ * @stride:       bytes between layers of a block, for each group; between units of a
+ *                record, for a group of records
+ * @width:        blocks of a record, for each group; 1 in a group without records
+ * @window:       tokens that a token needs of each group, itself included; 0: all
+ *                before it.  2 in a group of records, of which it needs the last
+ * @has_records:  a group has records that each token changes
  * @base_tokens:  greatest common divisor of the groups' block_tokens: names are made
  *                of so many ids at a time
  * @hit_tokens:   least common multiple: a hit of several groups has whole ones
@@ -528,7 +533,10 @@ struct kv_domain {
 	u8	identity[KVMM_IDENTITY_LEN];
 	struct kvmm_group group[KVMM_MAX_GROUPS];
 	u64	stride[KVMM_MAX_GROUPS];
+	u32	width[KVMM_MAX_GROUPS];
+	u32	window[KVMM_MAX_GROUPS];
 	u32	nr_groups;
+	u32	has_records;
 	u32	base_tokens;
 	u32	hit_tokens;
 	u32	ids_tokens;
@@ -772,8 +780,8 @@ struct kv_seq {
 	u32	fill_next;
 	u8	psi_domain;
 	u8	psi_node;
-	u8	in_soon;
-	u8	in_marked;
+	u16	in_marked;
+	u32	in_soon;
 	u32	in_growth;
 	u32	fill_group;
 	u64	stuck;

@@ -13,7 +13,7 @@
  * struct kv_tab - the block table of a sequence in one layer group
  * @seq:        sequence
  * @group:      layer group
- * @nr_blocks:  table entries, exactly DIV_ROUND_UP(cover, block_tokens of the group)
+ * @nr_blocks:  table entries, exactly group_blocks() of the sequence's cover and @shift
  * @reserved:   blocks of its reservation that it has not taken yet, one more
  *              with SEQF_COPY
  * @resv_blocks: end of the table indices that the reservation is for
@@ -28,6 +28,10 @@
  * @trim_more:  a later, larger value of @trim_want, for when the steps up to
  *              @trim_more_step have ended; 0: none
  * @trim_hash:  name of the last trimmed block: parent of the next block
+ * @shift:      in a group of records: entries of a shared record before that of the
+ *              position @fresh_at, which an open step reads in place of the former; 0
+ *              while no step is open
+ * @fresh_at:   with @shift: first position that the record behind the shared one holds
  */
 struct kv_tab {
 	u32	seq;
@@ -45,6 +49,8 @@ struct kv_tab {
 	u64	trim_step;
 	u64	trim_more_step;
 	u64	trim_hash[2];
+	u32	shift;
+	u32	fresh_at;
 };
 
 /* An entry of a block table: its type, and a block or lower-tier entry. */

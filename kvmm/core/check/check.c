@@ -144,11 +144,10 @@ static void walk_step_tab(struct walk *w, const struct kv_step_entry *e,
 			  const struct kv_tab *t)
 {
 	const struct core *c = w->c;
-	u32 bt = tab_tokens(c, t);
 	u32 idx, blk;
 
-	for (idx = max(e->start, tab_seq(c, t)->valid_len) / bt;
-	     (u64)idx * bt < e->end; idx++) {
+	for (idx = tab_at(c, t, max(e->start, tab_seq(c, t)->valid_len));
+	     tab_pos(c, t, idx) < e->end; idx++) {
 		if (idx >= t->nr_blocks) {
 			walk_fault(w, "law 3", "seq in a step lacks blocks",
 				   e->seq, t->nr_blocks, idx + 1);
@@ -259,13 +258,16 @@ static void walk_tab(struct walk *w, const struct kv_tab *t, bool running)
 		expect(w, "seq", "waits but holds blocks", i, t->nr_blocks, 0);
 		expect(w, "seq", "waits but holds promises", i, t->reserved, 0);
 	}
-	expect(w, "seq", "trimmed of", i, (u64)t->trimmed * bt <=
+	expect(w, "seq", "trimmed of", i, tab_pos(c, t, t->trimmed) <=
 	       s->valid_len && t->trimmed <= t->trim_want, 1);
 	expect(w, "seq", "more to be trimmed of", i, t->trim_more &&
 	       (t->trim_want == t->trimmed || t->trim_more <= t->trim_want), 0);
 	if (t->trim_want > t->trimmed)
 		expect(w, "seq", "will be trimmed in no step", i,
 		       !s->nr_steps, 0);
+	expect(w, "seq", "shared record before that of", i, t->shift &&
+	       (!s->nr_steps || !tab_is_state(c, t) || t->shift != tab_width(c, t) ||
+		t->fresh_at > s->cover), 0);
 	expect(w, "seq", "promises of", i, t->reserved,
 	       (t->resv_blocks > t->nr_blocks ? t->resv_blocks - t->nr_blocks : 0) +
 	       copy);
@@ -275,7 +277,7 @@ static void walk_tab(struct walk *w, const struct kv_tab *t, bool running)
 		       BLK_SEALED);
 	if (running && s->state != KVMM_SEQ_RESTORING && s->valid_len % bt)
 		expect(w, "seq", "ids in the tail of", i,
-		       c->blocks[table_get(c, t, s->valid_len / bt)].nr_ids >=
+		       c->blocks[table_get(c, t, tab_tail(c, t, s->valid_len))].nr_ids >=
 		       s->valid_len % bt, 1);
 }
 

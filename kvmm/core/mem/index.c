@@ -14,7 +14,7 @@
  *
  * With several layer groups the prefix has one chain, of base_tokens ids a link.  The
  * name of a block is that of the prefix that ends with it, mixed with the number of
- * its group.  Blocks of a group with a window have no parents: a hit needs only the
+ * its group, and of its part of the record if the group has records.  Blocks of a group with a window have no parents: a hit needs only the
  * last window, so those before it may be dropped first.
  *
  * The index holds one reference to each of its blocks.  A block that no running
@@ -80,10 +80,11 @@ static void hash_pair(const struct core *c, const struct kv_domain *d,
 /*
  * index_mix() - make the name of a prefix that of the group's block which ends there,
  * or the other way round
+ * @code: part_code() of the block; the group, where blocks are no parts of records
  */
-void index_mix(u32 group, u64 *hash)
+void index_mix(u32 code, u64 *hash)
 {
-	hash[0] ^= group * GROUP_MIX;
+	hash[0] ^= code * GROUP_MIX;
 }
 
 /* Root of the hash chains of a (domain, salt) in a group. */

@@ -109,7 +109,7 @@ void index_chain(const struct core *c, const struct kv_domain *d, u32 group,
 		 const u64 *parent, const u32 *ids, u64 *hash);
 void index_base(const struct core *c, const struct kv_domain *d, const u64 *parent,
 		const u32 *ids, u64 *hash);
-void index_mix(u32 group, u64 *hash);
+void index_mix(u32 code, u64 *hash);
 u32 index_lookup(const struct core *c, u32 dom, u32 group, const u64 *hash,
 		 const u32 *ids);
 u32 index_find_node(const struct core *c, u32 dom, const u64 *hash);

@@ -214,9 +214,10 @@ static void client_close_seqs(struct core *c, u32 client)
 /* A dead client may still write the blocks of the positions from @start to before @end. */
 static void tab_quarantine(struct core *c, const struct kv_tab *t, u32 start, u32 end)
 {
-	u32 bt = tab_tokens(c, t), idx;
+	u32 idx;
 
-	for (idx = start / bt; idx < t->nr_blocks && (u64)idx * bt < end; idx++) {
+	for (idx = tab_at(c, t, start);
+	     idx < t->nr_blocks && tab_pos(c, t, idx) < end; idx++) {
 		u32 blk = table_get(c, t, idx);
 
 		if (c->blocks[blk].state != BLK_OPEN)

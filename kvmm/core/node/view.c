@@ -135,6 +135,8 @@ static u64 seq_tails(const struct core *c, const struct kv_seq *s)
 	u64 nr = 0, have;
 
 	for_each_tab(c, s, t) {
+		if (tab_is_state(c, t))
+			continue;	/* a record is as large for each token */
 		have = (u64)t->nr_blocks * tab_tokens(c, t);
 		KV_BUG_ON(have < s->valid_len);
 		nr += (have - s->valid_len) * (bytes / tab_tokens(c, t));
@@ -189,6 +191,17 @@ static void domain_view_seqs(const struct core *c, u32 domain,
 		d->group[i].mapped = v.mapped[i];
 }
 
+/* Bytes of a block that hold no content; of those of a record, the mean. */
+static u64 group_padding(const struct kv_domain *d, u32 g)
+{
+	const struct kvmm_group *gr = &d->group[g];
+
+	if (gr->kind == KVMM_GROUP_STATE)
+		return d->dev.block_bytes - (u64)gr->layers * gr->kv_heads *
+					    gr->k_bytes / d->width[g];
+	return d->dev.block_bytes - gr->block_tokens * group_token_bytes(gr);
+}
+
 static void domain_view_groups(const struct kv_domain *d, struct core_domain_view *v)
 {
 	u32 g;
@@ -199,8 +212,8 @@ static void domain_view_groups(const struct kv_domain *d, struct core_domain_vie
 	v->hit_tokens = d->hit_tokens;
 	for (g = 0; g < d->nr_groups; g++) {
 		v->group[g].shape = d->group[g];
-		v->group[g].padding = d->dev.block_bytes - d->group[g].block_tokens *
-				      group_token_bytes(&d->group[g]);
+		v->group[g].width = d->width[g];
+		v->group[g].padding = group_padding(d, g);
 	}
 }
 

@@ -141,12 +141,11 @@ void move_written(struct core *c, u32 blk)
 static void pin_set(struct core *c, const struct kv_step_entry *e, bool set)
 {
 	const struct kv_tab *t;
-	u32 bt, idx;
+	u32 idx;
 
 	for_each_tab(c, &c->seqs[e->seq], t) {
-		bt = tab_tokens(c, t);
-		for (idx = e->start / bt; idx < t->nr_blocks &&
-		     (u64)idx * bt < e->end; idx++) {
+		for (idx = tab_at(c, t, e->start); idx < t->nr_blocks &&
+		     tab_pos(c, t, idx) < e->end; idx++) {
 			u8 *flags = &c->blocks[table_get(c, t, idx)].flags;
 
 			*flags = (u8)(set ? *flags | BLKF_VISITED :
@@ -349,7 +348,7 @@ static u32 batch_table(struct core *c, struct kv_tab *t)
 
 	while ((idx = table_find_visited(c, t, idx)) < t->nr_blocks) {
 		met++;
-		if (!s->nr_steps || idx < seq_scan(c, s)->low / tab_tokens(c, t))
+		if (!s->nr_steps || idx < tab_at(c, t, seq_scan(c, s)->low))
 			(void)!entry_change(c, t, idx);
 		idx++;
 	}

@@ -102,7 +102,7 @@ static void admit_reserve(struct core *c, struct kv_seq *s, const struct hits *h
 		KV_BUG_ON(t->nr_blocks != h->whole[t->group] + (h->part != 0));
 		t->reserved = tab_wants(d, s, h, t->group);
 		t->resv_blocks = h->whole[t->group] + t->reserved;
-		if (d->group[t->group].window)
+		if (d->window[t->group])
 			t->prompt_blocks = group_blocks(d, t->group, s->nr_ids);
 		d->dev.reserved += t->reserved;
 	}
@@ -180,7 +180,7 @@ static void map_trimmed(struct core *c, struct kv_tab *t, const struct hits *h)
 	}
 	t->trimmed = nr;
 	t->trim_want = nr;
-	hits_name(c, tab_seq(c, t), h, nr * tab_tokens(c, t), t->trim_hash);
+	hits_name(c, tab_seq(c, t), h, (u32)tab_pos(c, t, nr), t->trim_hash);
 	index_mix(t->group, t->trim_hash);
 }
 

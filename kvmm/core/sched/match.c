@@ -351,6 +351,22 @@ static bool prefix_find_one(struct core *c, struct kv_seq *s, struct hits *h)
 /* ---- several groups ---- */
 
 /*
+ * Look up one block that ends with the prefix named @name: part @part of the record in
+ * a group of records, else 0.  @ids: those of the block or record.
+ */
+static u32 group_look(const struct core *c, const struct kv_seq *s, struct hits *h,
+		      u32 g, u32 part, const u64 *name, const u32 *ids)
+{
+	u64 hash[2] = { name[0], name[1] };
+	u32 ref;
+
+	index_mix(part_code(g, part), hash);
+	ref = index_lookup(c, s->domain, g, hash, ids);
+	h->leaves |= ref_leaves(c, ref);
+	return ref != CORE_NONE && ref_usable(c, ref) ? ref : CORE_NONE;
+}
+
+/*
  * Look up the blocks that end @to tokens into a piece of hit_tokens ids, whose prefix
  * is named @name.  @at: tokens before the piece.  A block that cannot be used is
  * CORE_NONE in c->scratch.
@@ -360,22 +376,18 @@ static bool groups_look(struct core *c, const struct kv_seq *s, struct hits *h,
 			u32 at, u32 to, const u64 *name)
 {
 	const struct kv_domain *d = seq_domain(c, s);
-	u64 hash[2];
-	u32 g, bt, ref;
+	u32 g, i, *refs;
 
 	for (g = 0; g < d->nr_groups; g++) {
-		bt = d->group[g].block_tokens;
+		u32 bt = d->group[g].block_tokens, nr = d->width[g];
+
 		if (to % bt)
 			continue;
-		memcpy(hash, name, sizeof(hash));
-		index_mix(g, hash);
-		ref = index_lookup(c, s->domain, g, hash, c->prompt + to - bt);
-		h->leaves |= ref_leaves(c, ref);
-		if (ref != CORE_NONE && !ref_usable(c, ref))
-			ref = CORE_NONE;
-		if (ref == CORE_NONE && !d->group[g].window)
+		refs = c->scratch + h->at[g] + group_whole(d, g, at + to) - nr;
+		for (i = 0; i < nr; i++)
+			refs[i] = group_look(c, s, h, g, i, name, c->prompt + to - bt);
+		if (refs[0] == CORE_NONE && !d->window[g])
 			return false;
-		c->scratch[h->at[g] + (at + to) / bt - 1] = ref;
 	}
 	return true;
 }
@@ -383,10 +395,9 @@ static bool groups_look(struct core *c, const struct kv_seq *s, struct hits *h,
 /* The first index of a group that a step at @len attends to. */
 static u32 group_first(const struct kv_domain *d, u32 g, u32 len)
 {
-	u32 window = d->group[g].window;
+	u32 window = d->window[g];
 
-	return window && len >= window ?
-	       (len - window + 1) / d->group[g].block_tokens : 0;
+	return window && len >= window ? group_whole(d, g, len - window + 1) : 0;
 }
 
 /* Does each group with a window have it before @len? */
@@ -396,9 +407,9 @@ static bool groups_reach(const struct core *c, const struct kv_domain *d,
 	u32 g, i;
 
 	for (g = 0; g < d->nr_groups; g++) {
-		if (!d->group[g].window)
+		if (!d->window[g])
 			continue;
-		for (i = len / d->group[g].block_tokens; i-- > group_first(d, g, len);)
+		for (i = group_whole(d, g, len); i-- > group_first(d, g, len);)
 			if (c->scratch[h->at[g] + i] == CORE_NONE)
 				return false;
 	}
@@ -413,7 +424,7 @@ static void groups_count(const struct core *c, const struct kv_domain *d,
 
 	h->len = len;
 	for (g = 0; g < d->nr_groups; g++) {
-		h->whole[g] = len / d->group[g].block_tokens;
+		h->whole[g] = group_whole(d, g, len);
 		h->first[g] = group_first(d, g, len);
 	}
 	for_each_hit(d, h, g, i)
@@ -434,7 +445,7 @@ static void prefix_find_groups(struct core *c, struct kv_seq *s, struct hits *h)
 
 	for (g = 0; g < d->nr_groups; g++) {
 		h->at[g] = nr;
-		nr += most / d->group[g].block_tokens;
+		nr += group_whole(d, g, most);
 	}
 	KV_BUG_ON(nr > core_sizes(c)->nr_scratch);
 	index_root(c, d, s->salt, 0, hash);

@@ -88,6 +88,7 @@ int step_begin(struct core *c, u32 client, const struct core_req *req,
 int step_end(struct core *c, u32 client, const struct core_req *req,
 	     struct kvmm_end_res *res);
 void step_drop_all(struct core *c, u32 client);
+void tab_name_before(const struct core *c, const struct kv_tab *t, u32 idx, u64 *hash);
 
 /* remap.c: SEQ_REMAP: sequences of a family exchange tables, for beam search */
 void seq_remap(struct core *c, u32 client, const struct kvmm_remap_arg *a,

@@ -30,6 +30,7 @@ struct tab_grant {
 	u32	first;		/* table index of the block at start */
 	u32	nr_new;		/* blocks to append to the table */
 	bool	copy;		/* the block at @first is to be replaced */
+	bool	fresh;		/* the record at @first stays, and one behind it is written */
 };
 
 /* The blocks that an entry of a step takes, computed before anything changes. */
@@ -37,6 +38,7 @@ struct grant {
 	struct tab_grant tab[KVMM_MAX_GROUPS];
 	u32	new[KVMM_MAX_GROUPS];	/* tab_grant.nr_new of each */
 	u32	nr_new;		/* blocks to append, in all groups */
+	u32	nr_fresh;	/* of @nr_new, those in place of a shared record */
 	u32	nr_copies;	/* blocks to replace */
 	u32	nr_promised;	/* blocks of these that the reservation covers */
 	bool	pays_copy;	/* and admission reserved a block for the copy */
@@ -57,23 +59,40 @@ static bool tail_should_leave(const struct core *c, const struct kv_seq *s,
 	       nr_new < d->dev.max_blocks;
 }
 
+/* Must the step leave the block or record at table index @idx as it is? */
+static bool tail_is_kept(const struct core *c, const struct kv_tab *t, u32 idx, u32 nr_new)
+{
+	u32 i, blk;
+
+	for (i = idx; i < idx + tab_width(c, t) && i < t->nr_blocks; i++) {
+		blk = table_get(c, t, i);
+		if (!block_writable(c, blk) ||
+		    tail_should_leave(c, tab_seq(c, t), blk, nr_new))
+			return true;
+	}
+	return false;
+}
+
 static void grant_work_out(const struct core *c, const struct kv_seq *s,
 			   const struct kvmm_begin_arg *a, struct grant *g)
 {
-	const struct kv_domain *d = seq_domain(c, s);
 	const struct kv_tab *t;
+	bool kept;
 
 	for_each_tab(c, s, t) {
 		struct tab_grant *tg = &g->tab[t->group];
-		u32 want = group_blocks(d, t->group, a->start + a->max_tokens);
+		u32 want = tab_blocks(c, t, a->start + a->max_tokens);
 
-		tg->first = a->start / d->group[t->group].block_tokens;
+		tg->first = tab_at(c, t, a->start);
 		tg->nr_new = want > t->nr_blocks ? want - t->nr_blocks : 0;
+		kept = tail_is_kept(c, t, tg->first, g->nr_new + tg->nr_new);
+		tg->copy = kept && !tab_is_state(c, t);
+		tg->fresh = kept && tab_is_state(c, t);
+		if (tg->fresh) {
+			tg->nr_new += tab_width(c, t);
+			g->nr_fresh += tab_width(c, t);
+		}
 		g->new[t->group] = tg->nr_new;
-		tg->copy = tg->first < t->nr_blocks &&
-			   (!block_writable(c, table_get(c, t, tg->first)) ||
-			    tail_should_leave(c, s, table_get(c, t, tg->first),
-					      g->nr_new + tg->nr_new));
 		g->nr_new += tg->nr_new;
 		g->nr_copies += tg->copy;
 		g->nr_promised += min(tg->nr_new, t->reserved -
@@ -84,7 +103,7 @@ static void grant_work_out(const struct core *c, const struct kv_seq *s,
 }
 
 /* Does the state of the sequence allow to grant the entry? */
-static int begin_check(const struct kv_seq *s, u64 step,
+static int begin_check(const struct core *c, const struct kv_seq *s, u64 step,
 		       const struct kvmm_begin_arg *a)
 {
 	u64 end = (u64)a->start + a->max_tokens;
@@ -101,6 +120,7 @@ static int begin_check(const struct kv_seq *s, u64 step,
 	if (a->resv || !a->max_tokens || s->last_step == step)
 		return -EINVAL;
 	if (a->start < s->valid_len || a->start > s->cover ||
+	    (a->start < s->cover && seq_domain(c, s)->has_records) ||
 	    end > (u64)s->prompt_len + s->max_tokens)
 		return -EINVAL;
 	return 0;
@@ -153,7 +173,7 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 	u32 need = g->nr_new + g->nr_copies;
 	u32 nr = need - g->nr_promised;
 
-	if (g->nr_new && seq_live(c, s) + g->nr_new > domain_capacity(c, d)) {
+	if (g->nr_new && seq_live(c, s) + g->nr_new - g->nr_fresh > domain_capacity(c, d)) {
 		/* Blocks behind the windows come back when its open steps end. */
 		if (d->nr_groups > 1 && s->nr_steps)
 			return -EAGAIN;
@@ -240,6 +260,45 @@ static void grant_in_place(struct core *c, u32 blk)
 	move_written(c, blk);
 }
 
+/*
+ * Tell where the record before @start is, and the one that the step writes first.  A
+ * record that has other readers, or is to leave its span, is read where it is, and the
+ * next one is written in its place: so nothing is copied.
+ */
+static void grant_record(struct core *c, struct kv_tab *t, u32 start,
+			 const struct tab_grant *tg, struct kvmm_begin_res *res)
+{
+	const u32 nr = tab_width(c, t);
+	u32 i;
+
+	KV_BUG_ON(tg->fresh && t->shift);
+	res->copy_from = start ? tab_at(c, t, start - 1) : KVMM_NO_INDEX;
+	if (tg->fresh) {
+		t->shift = nr;
+		t->fresh_at = start;
+		core_count(c, CORE_EV_pgcow, nr);
+	} else {
+		for (i = tg->first; i < tg->first + nr && i < t->nr_blocks; i++)
+			grant_in_place(c, table_get(c, t, i));
+	}
+	res->copy_to = tab_at(c, t, start);
+}
+
+/* The record that stands behind a shared one has the same first ids. */
+static void grant_fresh_ids(struct core *c, const struct kv_tab *t, u32 start)
+{
+	const u32 nr = tab_width(c, t), len = start % tab_tokens(c, t);
+	const u32 to = tab_at(c, t, start);
+	u32 i, blk;
+
+	KV_BUG_ON(!len || to < nr);
+	for (i = to; i < to + nr; i++) {
+		blk = table_get(c, t, i);
+		memcpy(block_ids(c, blk), block_ids(c, table_get(c, t, i - nr)), 4 * len);
+		block_set_ids(&c->blocks[blk], len);
+	}
+}
+
 /* Take the blocks of one group. */
 static void grant_take_tab(struct core *c, struct kv_tab *t, u32 start,
 			   const struct grant *g, struct kv_step_entry *e,
@@ -252,7 +311,9 @@ static void grant_take_tab(struct core *c, struct kv_tab *t, u32 start,
 	 * Take the block of the copy first: unmapping its source may free it, and
 	 * an append of the same entry must not get it.
 	 */
-	if (tg->copy)
+	if (tab_is_state(c, t))
+		grant_record(c, t, start, tg, res);
+	else if (tg->copy)
 		grant_copy_tail(c, t, tg->first, start % tab_tokens(c, t), e, res);
 	else if (tg->first < had)
 		grant_in_place(c, table_get(c, t, tg->first));
@@ -262,6 +323,8 @@ static void grant_take_tab(struct core *c, struct kv_tab *t, u32 start,
 	}
 	for (i = 0; i < tg->nr_new; i++)
 		grant_append(c, t);
+	if (tg->fresh)
+		grant_fresh_ids(c, t, start);
 	if (tg->copy)
 		res->table_lo = tg->first;
 	else if (tg->nr_new)
@@ -326,9 +389,10 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 	for (n = 0; n < nr_groups; n++)
 		res[n] = (struct kvmm_begin_res){ .table_lo = KVMM_NO_INDEX,
 						  .limiting_pool = KVMM_NO_POOL };
-	err = begin_check(s, step, a);
+	err = begin_check(c, s, step, a);
 	g.nr_new = 0;
 	g.nr_copies = 0;
+	g.nr_fresh = 0;
 	g.nr_promised = 0;
 	if (!err) {
 		grant_work_out(c, s, a, &g);
@@ -457,7 +521,7 @@ static void seal_index(struct core *c, struct kv_tab *t, u32 idx)
 {
 	u32 parent = CORE_NONE, i;
 
-	if (tab_domain(c, t)->group[t->group].window) {
+	if (tab_window(c, t)) {
 		seal_enter(c, t, idx, CORE_NONE);
 		return;
 	}
@@ -477,32 +541,41 @@ static void seal_index(struct core *c, struct kv_tab *t, u32 idx)
 	}
 }
 
-/* Name of the block that the block at @idx follows. */
-static void seal_parent(const struct core *c, const struct kv_tab *t, u32 idx,
-			u64 *hash)
+/*
+ * tab_name_before() - name of the block or record that the one at index @idx follows
+ *
+ * A shared record that is not full may stand between the two.
+ */
+void tab_name_before(const struct core *c, const struct kv_tab *t, u32 idx, u64 *hash)
 {
-	if (!idx)
-		index_root(c, tab_domain(c, t), tab_seq(c, t)->salt, t->group, hash);
-	else if (idx == t->trimmed)
-		memcpy(hash, t->trim_hash, sizeof(t->trim_hash));
+	const u32 nr = tab_width(c, t);
+	u32 i, blk;
+
+	for (i = idx; i > t->trimmed; i -= nr) {
+		blk = table_get(c, t, i - nr);
+		if (c->blocks[blk].nr_ids < tab_tokens(c, t))
+			continue;
+		memcpy(hash, c->blocks[blk].hash, sizeof(c->blocks[blk].hash));
+		return;
+	}
+	if (t->trimmed)
+		memmove(hash, t->trim_hash, sizeof(t->trim_hash));
 	else
-		memcpy(hash, c->blocks[table_get(c, t, idx - 1)].hash, 16);
+		index_root(c, tab_domain(c, t), tab_seq(c, t)->salt, t->group, hash);
 }
 
-/* A block is full: name it, seal it, and enter it into the index. */
-static void seal(struct core *c, struct kv_tab *t, u32 idx)
+/* A block that has the name @name is full: seal it, and enter it into the index. */
+static void seal(struct core *c, struct kv_tab *t, u32 idx, const u64 *name)
 {
 	const struct kv_seq *s = tab_seq(c, t);
 	u32 blk = table_get(c, t, idx);
 	struct kv_block *b = &c->blocks[blk];
-	u64 parent[2];
 	u32 ref;
 
 	KV_BUG_ON(b->nr_ids != tab_tokens(c, t));
 	KV_BUG_ON(b->state != BLK_OPEN || b->nr_map != 1);
 	KV_BUG_ON(b->flags & BLKF_INDEXED);
-	seal_parent(c, t, idx, parent);
-	index_chain(c, tab_domain(c, t), t->group, parent, block_ids(c, blk), b->hash);
+	memcpy(b->hash, name, sizeof(b->hash));
 	core_crash(c, CORE_CRASH_block_named);
 	block_set_state(c, blk, BLK_SEALED);
 	core_count(c, CORE_EV_pgseal, 1);
@@ -523,24 +596,44 @@ static void seal(struct core *c, struct kv_tab *t, u32 idx)
 	}
 }
 
+/* The block or record at @idx is full: name it and seal its blocks. */
+static void seal_whole(struct core *c, struct kv_tab *t, u32 idx)
+{
+	const u32 *ids = block_ids(c, table_get(c, t, idx));
+	u64 parent[2], name[2], part[2];
+	u32 i;
+
+	tab_name_before(c, t, idx, parent);
+	index_chain(c, tab_domain(c, t), t->group, parent, ids, name);
+	for (i = 0; i < tab_width(c, t); i++) {
+		memcpy(part, name, sizeof(part));
+		index_mix(t->group, part);
+		index_mix(part_code(t->group, i), part);
+		seal(c, t, idx + i, part);
+	}
+}
+
 /* Write the ids of the tokens from @at to before @len into the blocks of one group. */
 static void tab_advance(struct core *c, struct kv_tab *t, u32 at, u32 len,
 			const u32 *ids)
 {
-	u32 bt = tab_tokens(c, t);
+	u32 bt = tab_tokens(c, t), i;
 
 	while (at < len) {
-		u32 idx = at / bt, off = at % bt;
+		u32 idx = tab_at(c, t, at), off = at % bt;
 		u32 take = min(len - at, bt - off);
-		u32 blk = table_get(c, t, idx);
 
-		KV_BUG_ON(!block_writable(c, blk));
-		memcpy(block_ids(c, blk) + off, ids, 4 * take);
-		block_set_ids(&c->blocks[blk], off + take);
+		for (i = idx; i < idx + tab_width(c, t); i++) {
+			u32 blk = table_get(c, t, i);
+
+			KV_BUG_ON(!block_writable(c, blk));
+			memcpy(block_ids(c, blk) + off, ids, 4 * take);
+			block_set_ids(&c->blocks[blk], off + take);
+		}
 		at += take;
 		ids += take;
 		if (off + take == bt)
-			seal(c, t, idx);
+			seal_whole(c, t, idx);
 	}
 }
 

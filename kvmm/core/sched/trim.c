@@ -18,16 +18,19 @@
  * that comes meanwhile is kept apart.  If it replaced the first one, overlapping
  * steps with a TRIM in each would delay both for ever.
  *
- * Groups with a window are trimmed by the core when a step ends.
+ * Groups with a window are trimmed by the core when a step ends.  So are groups with
+ * records, of which a token needs the last one.
  */
 #include "kvmm/core/sched/sched.h"
 
 /* Does the table still have the tokens that a step at @len would attend to? */
 static bool tab_reaches(const struct core *c, const struct kv_tab *t, u32 len)
 {
-	u32 window = tab_domain(c, t)->group[t->group].window;
-	u32 first = t->trimmed * tab_tokens(c, t);
+	u32 window = tab_window(c, t), first = (u32)tab_pos(c, t, t->trimmed);
 
+	/* A record holds the state after its last token alone. */
+	if (tab_is_state(c, t) && len % tab_tokens(c, t) && len != tab_seq(c, t)->valid_len)
+		return false;
 	return len >= first && (!first || !window || len - first >= window - 1);
 }
 
@@ -89,9 +92,8 @@ static void trim_now(struct core *c, struct kv_tab *t, u32 want)
 	u32 i = want;
 
 	KV_BUG_ON(i <= t->trimmed || i > t->nr_blocks);
-	KV_BUG_ON((u64)i * tab_tokens(c, t) > tab_seq(c, t)->valid_len);
-	memcpy(t->trim_hash, c->blocks[table_get(c, t, i - 1)].hash,
-	       sizeof(t->trim_hash));
+	KV_BUG_ON(tab_pos(c, t, i) > tab_seq(c, t)->valid_len);
+	tab_name_before(c, t, i, t->trim_hash);
 	while (i-- > t->trimmed) {
 		u32 blk = table_get(c, t, i);
 
@@ -106,9 +108,9 @@ static void trim_now(struct core *c, struct kv_tab *t, u32 want)
 static void tab_trim(struct core *c, struct kv_tab *t, u32 len)
 {
 	const struct kv_seq *s = tab_seq(c, t);
-	u32 want = len / tab_tokens(c, t);
+	u32 want = tab_at(c, t, len);
 
-	if (want <= max(t->trim_want, t->trim_more))
+	if (tab_is_state(c, t) || want <= max(t->trim_want, t->trim_more))
 		return;
 	if (t->trim_want > t->trimmed) {
 		t->trim_more = want;
@@ -233,11 +235,12 @@ static void trims_passed(struct kv_tab *t, u32 want)
  */
 static bool tab_trim_window(struct core *c, struct kv_tab *t, u32 at)
 {
-	u32 window = tab_domain(c, t)->group[t->group].window, want, nr = 0, i;
+	u32 window = tab_window(c, t), want, nr = 0, i;
 
 	if (!window || at < window)
 		return false;
-	want = (at - window + 1) / tab_tokens(c, t);
+	KV_BUG_ON(t->shift && at <= t->fresh_at);
+	want = tab_at(c, t, at - window + 1);
 	if (want <= t->trimmed)
 		return false;
 	for (i = t->trimmed; i < want; i++)
@@ -247,6 +250,28 @@ static bool tab_trim_window(struct core *c, struct kv_tab *t, u32 at)
 	if (tab_seq(c, t)->state == KVMM_SEQ_READY && t->nr_blocks < t->prompt_blocks)
 		tab_renew(c, t, nr);
 	return true;
+}
+
+/*
+ * The shared record before the last ones was trimmed: its entries go, so that the
+ * index of a record follows from its position again.
+ */
+static void tab_unshift(struct core *c, struct kv_tab *t)
+{
+	const u32 nr = t->shift;
+	u32 i;
+
+	KV_BUG_ON(t->trimmed < nr || t->trim_want != t->trimmed || t->trim_more);
+	for (i = t->trimmed; i < t->nr_blocks; i++)
+		table_set(c, t, i - nr, table_get(c, t, i));
+	t->trimmed -= nr;
+	t->trim_want = t->trimmed;
+	t->dirty = min(t->dirty, t->trimmed);
+	for (i = 0; i < nr; i++)
+		(void)table_pop_pte(c, t);
+	t->shift = 0;
+	t->resv_blocks = t->reserved ? t->nr_blocks + t->reserved :
+				       min(t->resv_blocks, t->nr_blocks);
 }
 
 /**
@@ -261,8 +286,11 @@ void seq_trim_windows(struct core *c, struct kv_seq *s)
 	bool any = false;
 	struct kv_tab *t;
 
-	for_each_tab(c, s, t)
+	for_each_tab(c, s, t) {
 		any |= tab_trim_window(c, t, at);
+		if (t->shift && !s->nr_steps)
+			tab_unshift(c, t);
+	}
 	if (any)
 		seq_tally(c, s);
 }

@@ -80,7 +80,8 @@ static u32 retain_of_priority(u32 priority)
 u32 retain_class(const struct core *c, const struct kv_tab *t, u32 idx)
 {
 	const struct kv_seq *s = tab_seq(c, t);
-	u32 at = idx * tab_tokens(c, t), i;
+	u64 at = tab_pos(c, t, idx);
+	u32 i;
 
 	KV_BUG_ON(s->nr_retains > SEQ_RETAINS || idx >= t->nr_blocks);
 	for (i = s->nr_retains; i--;)

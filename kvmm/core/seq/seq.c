@@ -172,7 +172,8 @@ static u32 pages_most(const struct kv_domain *d, u32 tokens)
 	u32 g, nr = 0;
 
 	for (g = 0; g < d->nr_groups; g++)
-		nr += table_pages(group_blocks(d, g, tokens));
+		nr += table_pages(group_blocks(d, g, tokens) +
+				  (d->width[g] > 1 ? d->width[g] : 0));
 	return nr;
 }
 
@@ -328,14 +329,14 @@ static void fork_one(struct core *c, struct kv_seq *s, struct kvmm_open_res *res
 void seq_share_tails(struct core *c, const struct kv_seq *s)
 {
 	const struct kv_tab *t;
-	u32 blk;
+	u32 blk, i;
 
 	for_each_tab(c, s, t) {
-		if (!tab_live(t))
-			continue;
-		blk = table_get(c, t, t->nr_blocks - 1);
-		if (c->blocks[blk].state == BLK_OPEN)
-			c->blocks[blk].flags |= BLKF_SHARED;
+		for (i = 0; i < tab_width(c, t) && tab_live(t); i++) {
+			blk = table_get(c, t, t->nr_blocks - 1 - i);
+			if (c->blocks[blk].state == BLK_OPEN)
+				c->blocks[blk].flags |= BLKF_SHARED;
+		}
 	}
 }
 
@@ -475,13 +476,15 @@ void tab_promise_put(struct kv_tab *t, u32 keep)
 /* Give back blocks beyond the tokens that are valid or covered by an open step. */
 void seq_trim_to_cover(struct core *c, struct kv_seq *s)
 {
-	const struct kv_domain *d = seq_domain(c, s);
 	struct kv_tab *t;
 	u32 want, nr = 0;
 
 	KV_BUG_ON(s->valid_len > s->cover);
 	for_each_tab(c, s, t) {
-		want = group_blocks(d, t->group, s->cover);
+		/* No token came behind a shared record: it is the last again. */
+		if (t->shift && s->cover <= t->fresh_at)
+			t->shift = 0;
+		want = tab_blocks(c, t, s->cover);
 		if (t->nr_blocks <= want)
 			continue;
 		nr += t->nr_blocks - want;

@@ -167,8 +167,8 @@ static bool seq_is_stuck(const struct core *c, const struct kv_seq *s)
 
 	for_each_tab(c, s, t)
 		copies += s->valid_len % tab_tokens(c, t) &&
-			  !block_writable(c, table_get(c, t, s->valid_len /
-						       tab_tokens(c, t)));
+			  !block_writable(c, table_get(c, t, tab_at(c, t, s->valid_len))) ?
+			  tab_width(c, t) : 0;
 	return copies && seq_live(c, s) + copies > domain_capacity(c, d);
 }
 

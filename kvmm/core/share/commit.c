@@ -40,7 +40,7 @@ static u32 tab_growth(const struct core *c, const struct kv_seq *s,
 	u32 tokens = s->prompt_len + s->max_tokens, left;
 
 	left = tab_blocks(c, t, tokens) - t->nr_blocks;
-	if (!tab_domain(c, t)->group[t->group].window)
+	if (!tab_window(c, t))
 		return left;
 	return min(left, max(group_most(tab_domain(c, t), t->group, tokens),
 			     tab_live(t)) - tab_live(t));

@@ -14,6 +14,11 @@
  */
 #include "kvmm/core/share/share.h"
 
+/* A token needs the record after the token before it. */
+#define STATE_WINDOW	2u
+#define STATE_UNIT	(1u << 20)	/* most bytes of a unit */
+#define STATE_BLOCKS	4096u		/* most blocks of a record */
+
 static int shape_span(const struct core *c, struct kv_part *p, u32 pool)
 {
 	u64 size = core_cfg(c)->extent_size;
@@ -44,6 +49,34 @@ static u32 gcd(u32 a, u32 b)
 	return b ? gcd(b, a % b) : a;
 }
 
+/* Bytes between layers of a block, or between units of a record. */
+static u64 group_stride(const struct kvmm_group *g)
+{
+	u64 bytes = g->k_bytes;
+
+	if (g->kind != KVMM_GROUP_STATE)
+		bytes = group_token_bytes(g) / g->layers * g->block_tokens;
+	return ALIGN_UP(bytes, (u64)CORE_LAYER_ALIGN);
+}
+
+/* The least bytes of a block: all layers, or one unit of a record. */
+static u64 group_least(const struct kv_domain *d, u32 g)
+{
+	return d->stride[g] * (d->group[g].kind == KVMM_GROUP_STATE ?
+			       1 : d->group[g].layers);
+}
+
+/* Blocks that the units of a record fill, as many in each as fit; 1 without records. */
+static u32 group_width(const struct kv_domain *d, u32 g)
+{
+	const struct kvmm_group *gr = &d->group[g];
+
+	if (gr->kind != KVMM_GROUP_STATE)
+		return 1;
+	return (u32)DIV_ROUND_UP((u64)gr->layers * gr->kv_heads,
+				 d->dev.block_bytes / d->stride[g]);
+}
+
 /*
  * Blocks of all groups have the bytes of the largest, so that a block that one group
  * gives back serves any other.
@@ -62,17 +95,21 @@ static void shape_groups(const struct core *c, struct kv_domain *d,
 		d->group[g] = req->group[g];
 		bt = d->group[g].block_tokens ?: req->block_tokens;
 		d->group[g].block_tokens = bt;
-		d->stride[g] = ALIGN_UP(group_token_bytes(&d->group[g]) /
-					d->group[g].layers * bt,
-					(u64)CORE_LAYER_ALIGN);
+		d->stride[g] = group_stride(&d->group[g]);
+		d->window[g] = d->group[g].kind == KVMM_GROUP_STATE ?
+			       STATE_WINDOW : d->group[g].window;
 		d->dev.block_bytes = max(d->dev.block_bytes,
-					 ALIGN_UP(d->stride[g] * d->group[g].layers,
-						  entry_unit(c)));
+					 ALIGN_UP(group_least(d, g), entry_unit(c)));
 		d->ids_tokens = max(d->ids_tokens, bt);
 		d->base_tokens = gcd(d->base_tokens, bt);
 		/* At most 4096 times 4096: beyond a block's most tokens it is refused. */
 		if (d->hit_tokens <= KVMM_MAX_BLOCK_TOKENS)
 			d->hit_tokens = d->hit_tokens / gcd(d->hit_tokens, bt) * bt;
+	}
+	d->has_records = 0;
+	for (g = 0; g < d->nr_groups; g++) {
+		d->width[g] = group_width(d, g);
+		d->has_records |= d->group[g].kind == KVMM_GROUP_STATE;
 	}
 }
 
@@ -88,6 +125,8 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 			const struct kvmm_attach_req *req,
 			struct core_attach_info *info)
 {
+	u32 g;
+
 	shape_groups(c, d, req);
 	if (d->hit_tokens > KVMM_MAX_BLOCK_TOKENS) {
 		info->text = "the least common multiple of the groups' block_tokens is above 4096";
@@ -97,6 +136,12 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 		info->text = "a token's KV is smaller than --min-token-bytes";
 		info->small_token = (u32)least_token_bytes(d);
 		return -EINVAL;
+	}
+	for (g = 0; g < d->nr_groups; g++) {
+		if (d->width[g] > STATE_BLOCKS) {
+			info->text = "a record of state takes more than 4096 blocks: use blocks of more tokens";
+			return -EINVAL;
+		}
 	}
 	if (shape_span(c, &d->dev, CORE_POOL_DEV)) {
 		info->text = "a block does not fit into the largest span (8 extents): use fewer tokens a block, or start kvmm with a larger --extent-size";
@@ -111,8 +156,18 @@ static bool tokens_are_sane(u32 block_tokens)
 	       block_tokens % KVMM_MIN_BLOCK_TOKENS == 0;
 }
 
+/* Records have units of one size, and no more. */
+static bool state_is_sane(const struct kvmm_group *g)
+{
+	return g->k_bytes <= STATE_UNIT && !g->v_bytes && !g->scale_bytes && !g->window;
+}
+
 static bool group_is_sane(const struct kvmm_group *g)
 {
+	if (g->kind == KVMM_GROUP_STATE)
+		return g->layers && g->layers <= 4096 && g->kv_heads &&
+		       g->kv_heads <= 4096 && g->k_bytes && state_is_sane(g) &&
+		       (!g->block_tokens || tokens_are_sane(g->block_tokens));
 	return g->layers && g->layers <= 4096 && g->kv_heads &&
 	       g->kv_heads <= 4096 && g->k_bytes && g->k_bytes <= 65536 &&
 	       g->v_bytes <= 65536 && g->scale_bytes <= 1024 && g->kind == KVMM_GROUP_KV &&
@@ -127,6 +182,10 @@ static int groups_check(const struct kvmm_group *group, u32 nr, const char **tex
 	for (g = 0; g < nr; g++)
 		if (!group_is_sane(&group[g]))
 			return -EINVAL;
+	if (group[0].kind == KVMM_GROUP_STATE) {
+		*text = "layer group 0 must not have records of state: put layers that attend to all tokens first";
+		return -EINVAL;
+	}
 	if (group[0].window) {
 		*text = "layer group 0 must not have a window: put layers that attend to all tokens first";
 		return -EINVAL;

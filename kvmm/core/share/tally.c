@@ -59,7 +59,7 @@ void seq_tally(struct core *c, struct kv_seq *s)
 
 	KV_BUG_ON(cl->promised < s->in_pages || d->soon < s->in_soon);
 	KV_BUG_ON(cl->nr_marked < s->in_marked);
-	KV_BUG_ON(s->domain != cl->domain || soon > 2 * d->nr_groups);
+	KV_BUG_ON(s->domain != cl->domain || soon > 2 * domain_width(d));
 	KV_BUG_ON(d->growth < s->in_growth);
 	/* A reserved block waits for the copy of its tail. */
 	KV_BUG_ON((s->flags & SEQF_COPY) && !s->tab.reserved);
@@ -68,10 +68,11 @@ void seq_tally(struct core *c, struct kv_seq *s)
 	cl->promised += pages - s->in_pages;
 	s->in_pages = pages;
 	d->soon += soon - s->in_soon;
-	s->in_soon = (u8)soon;
+	s->in_soon = soon;
 	cl->nr_marked += (u32)marked - s->in_marked;
 	s->in_marked = marked;
-	KV_BUG_ON(d->soon > 2 * d->nr_running * d->nr_groups || d->nr_marked < s->in_marked);
+	KV_BUG_ON(d->soon > 2 * (u64)d->nr_running * domain_width(d));
+	KV_BUG_ON(d->nr_marked < s->in_marked);
 	tally_node(c, s, &d->ready_root, NODE_ORDER, SEQF_IN_READY, ready);
 	/* An old refusal is not removed here: see growth_waits(). */
 	tally_node(c, s, &d->refused_root, NODE_REFUSED, SEQF_IN_REFUSED,

@@ -52,10 +52,10 @@ static bool tail_was_cut(const struct core *c, const struct kv_seq *s,
 	u32 bt = tab_tokens(c, t);
 
 	/* A copy that the admission reserved a block for is counted there. */
-	if (s->cover % bt == 0 || s->cover / bt >= t->nr_blocks ||
+	if (s->cover % bt == 0 || tab_at(c, t, s->cover) >= t->nr_blocks ||
 	    (s->flags & SEQF_COPY) || s->state != KVMM_SEQ_READY)
 		return false;
-	return c->blocks[table_get(c, t, s->cover / bt)].state != BLK_OPEN;
+	return c->blocks[table_get(c, t, tab_at(c, t, s->cover))].state != BLK_OPEN;
 }
 
 /**
@@ -75,8 +75,8 @@ u32 wmark_seq(const struct core *c, const struct kv_seq *s)
 		have = t->nr_blocks + t->reserved;
 		/* A block that is reserved for a copy does not make the table longer. */
 		have -= (s->flags & SEQF_COPY) != 0;
-		nr += (have < tab_blocks(c, t, s->prompt_len + s->max_tokens)) +
-		      tail_was_cut(c, s, t);
+		nr += ((have < tab_blocks(c, t, s->prompt_len + s->max_tokens)) +
+		       tail_was_cut(c, s, t)) * tab_width(c, t);
 	}
 	return nr;
 }
