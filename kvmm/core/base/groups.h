@@ -139,10 +139,19 @@ static inline u32 seq_groups(const struct core *c, const struct kv_seq *s)
 	return seq_domain(c, s)->nr_groups;
 }
 
+/* The table after @t of the sequence, that of the next group. */
+static inline struct kv_tab *tab_next(const struct core *c, const struct kv_seq *s,
+				      const struct kv_tab *t)
+{
+	if (t == &s->tab)
+		return seq_tab(c, s, 1);
+	return (struct kv_tab *)(uintptr_t)(t + 1);
+}
+
 /* Each table of the sequence, that of group 0 first; after the loop @t is NULL. */
 #define for_each_tab(c, s, t)						\
-	for (u32 group_ = 0, groups_ = seq_groups(c, s);		\
-	     ((t) = group_ < groups_ ? seq_tab(c, s, group_) : NULL); group_++)
+	for (u32 tabs_ = ((t) = seq_tab(c, s, 0), seq_groups(c, s));	\
+	     tabs_ || ((t) = NULL); (t) = --tabs_ ? tab_next(c, s, t) : NULL)
 
 /* Blocks of the table's group that hold so many tokens. */
 static inline u32 tab_blocks(const struct core *c, const struct kv_tab *t, u32 tokens)

@@ -77,6 +77,15 @@ static bool limits_itself(const struct core *c, const struct kv_domain *d,
 	return domain_limited(d, nr) && d->dev.max_blocks < spans * d->dev.span_blocks;
 }
 
+/* The same for what a waiting sequence needs; apart, since steps never ask. */
+static __attribute__((noinline)) bool waits_for_itself(const struct core *c,
+						       const struct kv_seq *s)
+{
+	const struct kv_domain *d = seq_domain(c, s);
+
+	return limits_itself(c, d, domain_most(d, s->nr_ids));
+}
+
 /**
  * psi_class_of() - the class of a sequence in the accounts
  * @own: set when only its own domain's memory.max keeps it waiting
@@ -94,7 +103,7 @@ u32 psi_class_of(const struct core *c, const struct kv_seq *s, bool *own)
 	case KVMM_SEQ_WAITING:
 		if (!(s->flags & SEQF_QUEUED))
 			return PSI_IDLE;
-		*own = limits_itself(c, d, domain_most(d, s->nr_ids));
+		*own = waits_for_itself(c, s);
 		return PSI_STALLED;
 	case KVMM_SEQ_SWAPPED:
 	case KVMM_SEQ_RESTORING:
