@@ -173,18 +173,28 @@ static void page_put(struct core *c, struct kv_tab *t, u32 page)
 	domain_kick(tab_domain(c, t));
 }
 
-static u32 page_of(const struct core *c, const struct kv_tab *t, u32 idx)
+/* The page that is @far before the last one. */
+static __attribute__((noinline)) u32 page_before(const struct core *c,
+						 const struct kv_tab *t, u32 far)
 {
-	u32 page = t->last_page, far, hop;
+	u32 page = t->last_page, hop;
 
-	KV_BUG_ON(idx >= t->nr_blocks);
-	far = (t->nr_blocks - 1) / KVMM_TABLE_ENTRIES - idx / KVMM_TABLE_ENTRIES;
 	while (far) {
 		hop = min(31u - (u32)__builtin_clz(far), CORE_TABLE_HOPS - 1u);
 		page = tpage(c, tab_client(c, t), page)->back[hop];
 		far -= 1u << hop;
 	}
 	return page;
+}
+
+/* The page of a table index below nr_blocks; most often the last one. */
+static inline u32 page_of(const struct core *c, const struct kv_tab *t, u32 idx)
+{
+	u32 far;
+
+	KV_BUG_ON(idx >= t->nr_blocks);
+	far = (t->nr_blocks - 1) / KVMM_TABLE_ENTRIES - idx / KVMM_TABLE_ENTRIES;
+	return far ? page_before(c, t, far) : t->last_page;
 }
 
 /* The entry at a table index below nr_blocks. */

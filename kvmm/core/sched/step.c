@@ -60,14 +60,14 @@ static bool tail_should_leave(const struct core *c, const struct kv_seq *s,
 }
 
 /* Must the step leave the block or record at table index @idx as it is? */
-static bool tail_is_kept(const struct core *c, const struct kv_tab *t, u32 idx, u32 nr_new)
+static bool tail_is_kept(const struct core *c, const struct kv_seq *s, const struct kv_tab *t,
+			 u32 idx, u32 width, u32 nr_new)
 {
 	u32 i, blk;
 
-	for (i = idx; i < idx + tab_width(c, t) && i < t->nr_blocks; i++) {
+	for (i = idx; i < idx + width && i < t->nr_blocks; i++) {
 		blk = table_get(c, t, i);
-		if (!block_writable(c, blk) ||
-		    tail_should_leave(c, tab_seq(c, t), blk, nr_new))
+		if (!block_writable(c, blk) || tail_should_leave(c, s, blk, nr_new))
 			return true;
 	}
 	return false;
@@ -76,21 +76,23 @@ static bool tail_is_kept(const struct core *c, const struct kv_tab *t, u32 idx, 
 static void grant_work_out(const struct core *c, const struct kv_seq *s,
 			   const struct kvmm_begin_arg *a, struct grant *g)
 {
+	const struct kv_domain *d = seq_domain(c, s);
 	const struct kv_tab *t;
-	bool kept;
 
 	for_each_tab(c, s, t) {
 		struct tab_grant *tg = &g->tab[t->group];
-		u32 want = tab_blocks(c, t, a->start + a->max_tokens);
+		u32 want = group_blocks(d, t->group, a->start + a->max_tokens) + t->shift;
+		u32 width = d->width[t->group];
+		bool kept, state = d->group[t->group].kind == KVMM_GROUP_STATE;
 
-		tg->first = tab_at(c, t, a->start);
+		tg->first = group_whole(d, t->group, a->start) + t->shift;
 		tg->nr_new = want > t->nr_blocks ? want - t->nr_blocks : 0;
-		kept = tail_is_kept(c, t, tg->first, g->nr_new + tg->nr_new);
-		tg->copy = kept && !tab_is_state(c, t);
-		tg->fresh = kept && tab_is_state(c, t);
+		kept = tail_is_kept(c, s, t, tg->first, width, g->nr_new + tg->nr_new);
+		tg->copy = kept && !state;
+		tg->fresh = kept && state;
 		if (tg->fresh) {
-			tg->nr_new += tab_width(c, t);
-			g->nr_fresh += tab_width(c, t);
+			tg->nr_new += width;
+			g->nr_fresh += width;
 		}
 		g->new[t->group] = tg->nr_new;
 		g->nr_new += tg->nr_new;
@@ -343,8 +345,9 @@ static void grant_take(struct core *c, struct kv_seq *s,
 
 	KV_BUG_ON(!(s->flags & SEQF_RUNNING) || s->state != KVMM_SEQ_READY);
 	KV_BUG_ON(g->pays_copy && seq_groups(c, s) > 1);
-	*e = (struct kv_step_entry){ .seq = seq_index(c, s), .start = a->start,
-				     .end = a->start + a->max_tokens };
+	e->seq = seq_index(c, s);
+	e->start = a->start;
+	e->end = a->start + a->max_tokens;
 	for_each_tab(c, s, t) {
 		e->src[t->group] = CORE_NONE;
 		grant_take_tab(c, t, a->start, g, e, &res[t->group]);
@@ -497,8 +500,8 @@ static u32 seq_fresh(const struct kv_seq *s)
 	return max(s->prompt_len, known) - known;
 }
 
-/* Enter one block into the index. */
-static void seal_enter(struct core *c, struct kv_tab *t, u32 idx, u32 parent)
+/* Enter one block into the index.  Return: its node. */
+static u32 seal_enter(struct core *c, struct kv_tab *t, u32 idx, u32 parent)
 {
 	struct kv_seq *s = tab_seq(c, t);
 	u32 blk = table_get(c, t, idx);
@@ -509,6 +512,7 @@ static void seal_enter(struct core *c, struct kv_tab *t, u32 idx, u32 parent)
 	    !t->group)
 		s->known_len += tab_tokens(c, t);
 	demote_through(c, s->domain, blk);
+	return c->blocks[blk].node;
 }
 
 /*
@@ -535,10 +539,8 @@ static void seal_index(struct core *c, struct kv_tab *t, u32 idx)
 		if (parent == CORE_NONE)
 			return;
 	}
-	for (; i <= idx; i++) {
-		seal_enter(c, t, i, parent);
-		parent = c->blocks[table_get(c, t, i)].node;
-	}
+	for (; i <= idx; i++)
+		parent = seal_enter(c, t, i, parent);
 }
 
 /*
@@ -564,15 +566,15 @@ void tab_name_before(const struct core *c, const struct kv_tab *t, u32 idx, u64 
 		index_root(c, tab_domain(c, t), tab_seq(c, t)->salt, t->group, hash);
 }
 
-/* A block that has the name @name is full: seal it, and enter it into the index. */
-static void seal(struct core *c, struct kv_tab *t, u32 idx, const u64 *name)
+/* The block at @idx has the name @name and is full: seal it, and enter it into the index. */
+static void seal(struct core *c, struct kv_tab *t, u32 idx, u32 blk, const u64 *name)
 {
 	const struct kv_seq *s = tab_seq(c, t);
-	u32 blk = table_get(c, t, idx);
+	const struct kv_domain *d = seq_domain(c, s);
 	struct kv_block *b = &c->blocks[blk];
 	u32 ref;
 
-	KV_BUG_ON(b->nr_ids != tab_tokens(c, t));
+	KV_BUG_ON(b->nr_ids != d->group[t->group].block_tokens);
 	KV_BUG_ON(b->state != BLK_OPEN || b->nr_map != 1);
 	KV_BUG_ON(b->flags & BLKF_INDEXED);
 	memcpy(b->hash, name, sizeof(b->hash));
@@ -599,17 +601,18 @@ static void seal(struct core *c, struct kv_tab *t, u32 idx, const u64 *name)
 /* The block or record at @idx is full: name it and seal its blocks. */
 static void seal_whole(struct core *c, struct kv_tab *t, u32 idx)
 {
-	const u32 *ids = block_ids(c, table_get(c, t, idx));
+	const struct kv_domain *d = tab_domain(c, t);
+	u32 blk = table_get(c, t, idx), i;
 	u64 parent[2], name[2], part[2];
-	u32 i;
 
 	tab_name_before(c, t, idx, parent);
-	index_chain(c, tab_domain(c, t), t->group, parent, ids, name);
-	for (i = 0; i < tab_width(c, t); i++) {
+	index_chain(c, d, t->group, parent, block_ids(c, blk), name);
+	seal(c, t, idx, blk, name);
+	for (i = 1; i < d->width[t->group]; i++) {
 		memcpy(part, name, sizeof(part));
 		index_mix(t->group, part);
 		index_mix(part_code(t->group, i), part);
-		seal(c, t, idx + i, part);
+		seal(c, t, idx + i, table_get(c, t, idx + i), part);
 	}
 }
 
@@ -617,13 +620,14 @@ static void seal_whole(struct core *c, struct kv_tab *t, u32 idx)
 static void tab_advance(struct core *c, struct kv_tab *t, u32 at, u32 len,
 			const u32 *ids)
 {
-	u32 bt = tab_tokens(c, t), i;
+	const struct kv_domain *d = tab_domain(c, t);
+	u32 bt = d->group[t->group].block_tokens, width = d->width[t->group], i;
 
 	while (at < len) {
-		u32 idx = tab_at(c, t, at), off = at % bt;
+		u32 idx = at / bt * width + t->shift, off = at % bt;
 		u32 take = min(len - at, bt - off);
 
-		for (i = idx; i < idx + tab_width(c, t); i++) {
+		for (i = idx; i < idx + width; i++) {
 			u32 blk = table_get(c, t, i);
 
 			KV_BUG_ON(!block_writable(c, blk));
@@ -716,7 +720,7 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
 {
 	struct kv_seq *s = &c->seqs[e->seq];
 	const u32 nr_groups = seq_groups(c, s);
-	u32 g;
+	u32 cover, g;
 
 	KV_BUG_ON(!s->nr_steps || s->end[slot] != e->end);
 	for (g = 0; g < nr_groups; g++)
@@ -724,8 +728,11 @@ static void step_release(struct core *c, struct kv_step_entry *e, u32 slot,
 			block_src_put(c, e->src[g]);
 	s->nr_steps--;
 	s->end[slot] = 0;
-	s->cover = seq_cover(s);
-	seq_trim_to_cover(c, s);
+	cover = seq_cover(s);
+	if (cover != s->cover) {
+		s->cover = cover;
+		seq_trim_to_cover(c, s);
+	}
 	if (nr_groups > 1 || s->tab.trim_want > s->tab.trimmed)
 		seq_trim_settle(c, s, number);
 	if (nr_groups > 1)
@@ -820,7 +827,7 @@ int step_end(struct core *c, u32 client, const struct core_req *req,
 			continue;
 		res[i].valid_len = s->valid_len;
 		res[i].seq_epoch = s->epoch;
-		seq_show(c, s);	/* psi_task() is called when the step is released */
+		seq_show_again(c, s);	/* psi_task() is called when the step is released */
 	}
 	step_finish(c, client);
 	return 0;

@@ -65,12 +65,17 @@ void seq_event(struct core *c, const struct kv_seq *s, u32 type)
 	event_post(c, s->client, type, seq_number(c, s), seq_handle(c, s));
 }
 
-/* Write the status record; readers retry while seqcount is odd or changed. */
-void seq_show(struct core *c, const struct kv_seq *s)
+/*
+ * seq_show_again() - write the status record of a sequence that seq_show() wrote before
+ *
+ * Readers retry while seqcount is odd or changed.  The tables of groups that the domain
+ * does not have stay: they are KVMM_NO_INDEX.
+ */
+void seq_show_again(struct core *c, const struct kv_seq *s)
 {
 	struct kvmm_seq_status *st = c->bind[s->client].seqs;
-	const u32 nr_groups = seq_groups(c, s);
-	u32 count, g;
+	const struct kv_tab *t;
+	u32 count;
 
 	if (!st)
 		return;
@@ -85,12 +90,24 @@ void seq_show(struct core *c, const struct kv_seq *s)
 	WRITE_ONCE(st->valid_len, s->valid_len);
 	WRITE_ONCE(st->seq_epoch, s->epoch);
 	WRITE_ONCE(st->cached_len, s->cached_len);
-	for (g = 0; g < nr_groups; g++)
-		WRITE_ONCE(st->table[g], seq_tab(c, s, g)->first_page);
-	for (; g < KVMM_MAX_GROUPS; g++)
-		WRITE_ONCE(st->table[g], KVMM_NO_INDEX);
+	for_each_tab(c, s, t)
+		WRITE_ONCE(st->table[t->group], t->first_page);
 	/* Pairs with the acquire load of seqcount in the client. */
 	store_release(&st->seqcount, count + 2);
+}
+
+/* Write the whole status record of a sequence. */
+void seq_show(struct core *c, const struct kv_seq *s)
+{
+	struct kvmm_seq_status *st = c->bind[s->client].seqs;
+	u32 g;
+
+	if (!st)
+		return;
+	/* No reader asks for the tables of groups that the domain does not have. */
+	for (g = seq_groups(c, s); g < KVMM_MAX_GROUPS; g++)
+		WRITE_ONCE(st[seq_number(c, s)].table[g], KVMM_NO_INDEX);
+	seq_show_again(c, s);
 }
 
 /* Write the status record after a change of state, which may count as pressure. */

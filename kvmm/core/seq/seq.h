@@ -26,6 +26,7 @@ void seq_drop_reservation(struct core *c, struct kv_seq *s);
 u32 tab_promise_take(struct core *c, struct kv_tab *t, u32 nr);
 void tab_promise_put(struct kv_tab *t, u32 keep);
 void seq_show(struct core *c, const struct kv_seq *s);
+void seq_show_again(struct core *c, const struct kv_seq *s);
 void seq_publish(struct core *c, struct kv_seq *s);
 void seq_event(struct core *c, const struct kv_seq *s, u32 type);
 
