@@ -120,6 +120,11 @@ void index_chain(const struct core *c, const struct kv_domain *d, u32 group,
 {
 	u32 nr = d->group[group].block_tokens, i;
 
+	/* The names of group 0 are those of prefixes, see index_mix(). */
+	if (!group && nr == d->base_tokens) {
+		index_base(c, d, parent, ids, hash);
+		return;
+	}
 	memcpy(hash, parent, 2 * sizeof(*hash));
 	index_mix(group, hash);
 	for (i = 0; i < nr; i += d->base_tokens)

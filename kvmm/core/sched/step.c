@@ -505,12 +505,12 @@ static u32 seal_enter(struct core *c, struct kv_tab *t, u32 idx, u32 parent)
 {
 	struct kv_seq *s = tab_seq(c, t);
 	u32 blk = table_get(c, t, idx);
+	u32 bt = tab_tokens(c, t);
 
-	KV_BUG_ON(c->blocks[blk].nr_ids != tab_tokens(c, t));
-	KV_BUG_ON(!c->blocks[blk].nr_map);
+	KV_BUG_ON(c->blocks[blk].nr_ids != bt || !c->blocks[blk].nr_map);
 	if (index_insert(c, blk, parent, seq_fresh(s), retain_class(c, t, idx)) &&
 	    !t->group)
-		s->known_len += tab_tokens(c, t);
+		s->known_len += bt;
 	demote_through(c, s->domain, blk);
 	return c->blocks[blk].node;
 }
