@@ -29,6 +29,9 @@
  *   rope		|x[j]| + |x[j + half]|; its table: 1
  *   layernorm	(|x| + max |x| of the row) / deviation * |w| + |bias|
  *   act		|gate|, times |up|; RELU: bit-equal
+ *   swiglu	|gate| * (|up| + 1)
+ *   route	the scale of its shares; the ids are equal
+ *   blend	|base| + sum |share||y|
  *   softcap	|x|
  *   the others	the result itself, at least 1e-30
  * Results that are stored in bf16, copied or widened are bit-equal in all of
@@ -354,6 +357,65 @@ struct kern_rope_write {
 	bool			settle;
 };
 
+/* Most experts of a layer, groups of them, and experts that a row chooses. */
+#define KERN_MAX_EXPERTS	1024u
+#define KERN_MAX_EXPERT_GROUPS	64u
+#define KERN_MAX_CHOSEN		32u
+
+/**
+ * struct kern_route - arguments of one route call: rows choose their experts
+ * @logits:  [@m][@experts]
+ * @m:       rows
+ * @experts: at most KERN_MAX_EXPERTS
+ * @chosen:  experts that each row chooses, at most KERN_MAX_CHOSEN
+ * @groups:  experts are this many groups of neighbours, all of one size; 1: no
+ *	groups.  At most KERN_MAX_EXPERT_GROUPS
+ * @groups_chosen: only experts of this many groups can be chosen, those with the
+ *	largest logits.  They have at least @chosen experts
+ * @over_chosen: the softmax is over the chosen experts, so that the shares of a
+ *	row have the sum @scale (the same as to divide by their sum).  Otherwise it
+ *	is over all experts of the layer
+ * @scale:   factor on shares
+ * @ids:     [@m][@chosen] gets the experts, the one with the largest logit first;
+ *	of equal logits the lower number comes first.  The ids of a row differ and are
+ *	below @experts, also if logits are no numbers
+ * @shares:  [@m][@chosen] gets the shares of the experts
+ */
+struct kern_route {
+	const float	*logits;
+	u32		m;
+	u32		experts;
+	u32		chosen;
+	u32		groups;
+	u32		groups_chosen;
+	bool		over_chosen;
+	float		scale;
+	u32		*ids;
+	float		*shares;
+};
+
+/**
+ * struct kern_blend - arguments of one blend call: the outputs of chosen experts
+ * @y:      rows of @d, those that the chosen experts made
+ * @slots:  [@m][@chosen] row of @y
+ * @shares: [@m][@chosen]
+ * @base:   [@m][@d], added first; may be NULL
+ * @m:      rows
+ * @chosen: as in struct kern_route
+ * @d:      elements of a row
+ * @out:    [@m][@d] = base + the sum of share * y, in the order of @slots
+ */
+struct kern_blend {
+	const float	*y;
+	const u32	*slots;
+	const float	*shares;
+	const float	*base;
+	u32		m;
+	u32		chosen;
+	u32		d;
+	float		*out;
+};
+
 /* One copy-on-write descriptor: the first @tokens tokens, all layers. */
 struct kern_kv_copy {
 	u32	from;
@@ -489,8 +551,9 @@ struct kern_rows {
  * @step_begin, @step_end: see kern_step_begin(); NULL if a step is only its ops.
  *
  * @settles: from now on results of embed, rmsnorm, layernorm, gemm, rope,
- *	attention, silu_mul, act, add and scale are (or are not) rounded to
- *	bf16 by the op that makes them, as settle() would.  NULL: call settle().
+ *	attention, silu_mul, act, swiglu, route (its shares), blend, add and scale
+ *	are (or are not) rounded to bf16 by the op that makes them, as settle()
+ *	would.  NULL: call settle().
  *
  * @settle: round @n elements to bf16, nearest even, in place; NaN stays NaN.
  *
@@ -542,6 +605,14 @@ struct kern_rows {
  * @act: y[i] = act(gate[i]) * up[i] over @m rows of @d; without the factor if
  *	@up is NULL.  Rows and aliases as for silu_mul, which is the same as
  *	KERN_SILU within tolerance.
+ *
+ * @swiglu: y[i] = g / (1 + exp(-@alpha * g)) * (u + 1) over @m rows of @d, with
+ *	g = min(gate[i], @limit) and u = max(-@limit, min(up[i], @limit)).  Rows
+ *	and aliases as for silu_mul.
+ *
+ * @route: the experts of each row; see struct kern_route.
+ *
+ * @blend: the weighted sum of their outputs; see struct kern_blend.
  *
  * @add: x[i] += y[i] for @n elements.
  *
@@ -620,6 +691,11 @@ struct kern_ops {
 			 const float *up, u64 ld, u32 m, u32 d, float *y);
 	void (*act)(struct kern_ctx *ctx, enum kern_act act, const float *gate,
 		    const float *up, u64 ld, u32 m, u32 d, float *y);
+	void (*swiglu)(struct kern_ctx *ctx, const float *gate,
+		       const float *up, u64 ld, u32 m, u32 d, float alpha,
+		       float limit, float *y);
+	void (*route)(struct kern_ctx *ctx, const struct kern_route *r);
+	void (*blend)(struct kern_ctx *ctx, const struct kern_blend *b);
 	void (*add)(struct kern_ctx *ctx, float *x, const float *y, u64 n);
 	void (*scale)(struct kern_ctx *ctx, float *x, float by, u64 n);
 	void (*softcap)(struct kern_ctx *ctx, float *x, float cap, u64 n);

@@ -53,6 +53,10 @@ void KERN_FN(silu_mul)(struct kern_ctx *ctx, const float *gate,
 		       const float *up, u64 ld, u32 m, u32 d, float *y);
 void KERN_FN(act)(struct kern_ctx *ctx, enum kern_act act, const float *gate,
 		  const float *up, u64 ld, u32 m, u32 d, float *y);
+void KERN_FN(swiglu)(struct kern_ctx *ctx, const float *gate, const float *up,
+		     u64 ld, u32 m, u32 d, float alpha, float limit, float *y);
+void KERN_FN(route)(struct kern_ctx *ctx, const struct kern_route *r);
+void KERN_FN(blend)(struct kern_ctx *ctx, const struct kern_blend *b);
 void KERN_FN(add)(struct kern_ctx *ctx, float *x, const float *y, u64 n);
 void KERN_FN(scale)(struct kern_ctx *ctx, float *x, float by, u64 n);
 void KERN_FN(softcap)(struct kern_ctx *ctx, float *x, float cap, u64 n);

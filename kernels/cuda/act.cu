@@ -73,3 +73,36 @@ KERNEL(k_act, 256)(struct k_act_args a)
 		}
 	}
 }
+
+/* As act_silu(x * alpha) / alpha * (u + 1), with both clamped. */
+DEVICE float swiglu_of(const struct k_swiglu_args &a, float g, float u)
+{
+	g = g > a.limit ? a.limit : g;
+	u = u > a.limit ? a.limit : u < -a.limit ? -a.limit : u;
+	g = g / add_rn(1.0f, f_exp(mul_rn(g, -a.alpha)));
+	return settled(mul_rn(g, add_rn(u, 1.0f)), a.settle);
+}
+
+/* Rows and quads as in k_act. */
+KERNEL(k_swiglu, 256)(struct k_swiglu_args a)
+{
+	const u32 step = gridDim.x * blockDim.x;
+	u32 row, q, i;
+
+	for (row = blockIdx.y; row < a.m; row += gridDim.y) {
+		const float *gate = a.gate + row * a.ld;
+		const float *up = a.up + row * a.ld;
+		float *y = a.y + (u64)row * a.d;
+
+		for (q = blockIdx.x * blockDim.x + threadIdx.x; 4 * q < a.d;
+		     q += step) {
+			four g = row_load(gate, q, a.d, a.vec);
+			const four u = row_load(up, q, a.d, a.vec);
+
+#pragma unroll
+			for (i = 0; i < 4; i++)
+				g.v[i] = swiglu_of(a, g.v[i], u.v[i]);
+			row_store(y, q, a.d, a.vec, g);
+		}
+	}
+}

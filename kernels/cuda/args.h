@@ -184,6 +184,52 @@ struct k_act_args {
 	u32		resv;
 };
 
+/* y = g * sigmoid(alpha * g) * (u + 1), both clamped by @limit; rows as above. */
+struct k_swiglu_args {
+	const float	*gate;
+	const float	*up;
+	float		*y;
+	u64		ld;
+	u32		m;
+	u32		d;
+	float		alpha;
+	float		limit;
+	u32		settle;
+	u32		vec;
+};
+
+/* ---- experts: moe.cu ---- */
+
+/* struct kern_route */
+struct k_route_args {
+	const float	*logits;
+	u32		*ids;
+	float		*shares;
+	u32		m;
+	u32		experts;
+	u32		chosen;
+	u32		groups;
+	u32		groups_chosen;
+	u32		over_chosen;
+	float		scale;
+	u32		settle;
+};
+
+/* struct kern_blend */
+struct k_blend_args {
+	const float	*y;
+	const u32	*slots;
+	const float	*shares;
+	const float	*base;		/* may be NULL */
+	float		*out;
+	u32		m;
+	u32		chosen;
+	u32		d;
+	u32		settle;
+	u32		vec;
+	u32		resv;
+};
+
 /* ---- kv.cu ---- */
 
 struct k_kv_write_args {

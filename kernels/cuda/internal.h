@@ -276,6 +276,10 @@ void cuda_silu_mul(struct kern_ctx *ctx, const float *gate, const float *up,
 		   u64 ld, u32 m, u32 d, float *y);
 void cuda_act(struct kern_ctx *ctx, enum kern_act act, const float *gate,
 	      const float *up, u64 ld, u32 m, u32 d, float *y);
+void cuda_swiglu(struct kern_ctx *ctx, const float *gate, const float *up,
+		 u64 ld, u32 m, u32 d, float alpha, float limit, float *y);
+void cuda_route(struct kern_ctx *ctx, const struct kern_route *r);
+void cuda_blend(struct kern_ctx *ctx, const struct kern_blend *b);
 void cuda_add(struct kern_ctx *ctx, float *x, const float *y, u64 n);
 void cuda_scale(struct kern_ctx *ctx, float *x, float by, u64 n);
 void cuda_softcap(struct kern_ctx *ctx, float *x, float cap, u64 n);

@@ -19,7 +19,10 @@
 	x(k_layernorm, 0)						\
 	x(k_rope_table, 0)						\
 	x(k_rope, 0)							\
-	x(k_act, 0)
+	x(k_act, 0)							\
+	x(k_swiglu, 0)							\
+	x(k_route, 0)							\
+	x(k_blend, 0)
 
 #define CUDA_KV_KERNELS(x)						\
 	x(k_kv_write, 0)						\

@@ -65,6 +65,9 @@ static void cuda_settles(struct kern_ctx *ctx, bool on)
 	.kv_copy	= cuda_kv_copy,					\
 	.silu_mul	= cuda_silu_mul,				\
 	.act		= cuda_act,					\
+	.swiglu		= cuda_swiglu,					\
+	.route		= cuda_route,					\
+	.blend		= cuda_blend,					\
 	.add		= cuda_add,					\
 	.scale		= cuda_scale,					\
 	.softcap	= cuda_softcap,					\

@@ -237,3 +237,53 @@ void cuda_silu_mul(struct kern_ctx *ctx, const float *gate, const float *up,
 {
 	cuda_act(ctx, KERN_SILU, gate, up, ld, m, d, y);
 }
+
+void cuda_swiglu(struct kern_ctx *ctx, const float *gate, const float *up,
+		 u64 ld, u32 m, u32 d, float alpha, float limit, float *y)
+{
+	struct cuda_ctx *c = cuda_of(ctx);
+	struct k_swiglu_args a = {
+		.gate = gate, .up = up, .y = y, .ld = ld ? ld : d, .m = m,
+		.d = d, .alpha = alpha, .limit = limit, .settle = c->settle,
+	};
+	struct cuda_grid g = { .z = 1, .threads = ROW_THREADS };
+
+	a.vec = at_16(gate) && at_16(up) && at_16(y) && !(a.ld % 4) &&
+		!(d % 4);
+	g.x = max(DIV_ROUND_UP(d, 4 * ROW_THREADS), 1u);
+	g.y = blocks_for(c, m);
+	if (m && d)
+		cuda_launch(c, CUDA_k_swiglu, g, &a);
+}
+
+void cuda_route(struct kern_ctx *ctx, const struct kern_route *r)
+{
+	struct cuda_ctx *c = cuda_of(ctx);
+	const struct k_route_args a = {
+		.logits = r->logits, .ids = r->ids, .shares = r->shares,
+		.m = r->m, .experts = r->experts, .chosen = r->chosen,
+		.groups = r->groups, .groups_chosen = r->groups_chosen,
+		.over_chosen = r->over_chosen, .scale = r->scale,
+		.settle = c->settle,
+	};
+	struct cuda_grid g = { .y = 1, .z = 1, .threads = 32 };
+
+	g.x = blocks_for(c, DIV_ROUND_UP(r->m, g.threads));
+	if (r->m)
+		cuda_launch(c, CUDA_k_route, g, &a);
+}
+
+void cuda_blend(struct kern_ctx *ctx, const struct kern_blend *b)
+{
+	struct cuda_ctx *c = cuda_of(ctx);
+	const struct k_blend_args a = {
+		.y = b->y, .slots = b->slots, .shares = b->shares,
+		.base = b->base, .out = b->out, .m = b->m,
+		.chosen = b->chosen, .d = b->d, .settle = c->settle,
+		.vec = at_16(b->y) && at_16(b->base) && at_16(b->out) &&
+		       !(b->d % 4),
+	};
+
+	if (b->m && b->d)
+		cuda_launch(c, CUDA_k_blend, row_grid(c, b->m), &a);
+}

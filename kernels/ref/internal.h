@@ -31,4 +31,9 @@ void kern_ref_kv_copy(struct kern_ctx *ctx, const struct kern_kv *kv,
 		      const struct kern_kv_copy *copies, u32 nr);
 void kern_ref_attention(struct kern_ctx *ctx, const struct kern_attn *a);
 
+void kern_ref_swiglu(struct kern_ctx *ctx, const float *gate, const float *up,
+		     u64 ld, u32 m, u32 d, float alpha, float limit, float *y);
+void kern_ref_route(struct kern_ctx *ctx, const struct kern_route *r);
+void kern_ref_blend(struct kern_ctx *ctx, const struct kern_blend *b);
+
 #endif /* KERNELS_REF_INTERNAL_H */

@@ -270,6 +270,41 @@ static void h_act(struct kern_ctx *any, enum kern_act act, const float *gate,
 	back();
 }
 
+static void h_swiglu(struct kern_ctx *any, const float *gate, const float *up,
+		     u64 ld, u32 m, u32 d, float alpha, float limit, float *y)
+{
+	now->swiglu(ctx, floats(gate, m, ld, d), floats(up, m, ld, d), ld, m,
+		    d, alpha, limit, floats(y, m, 0, d));
+	back();
+}
+
+static void h_route(struct kern_ctx *any, const struct kern_route *r)
+{
+	struct kern_route d = *r;
+
+	d.logits = floats(r->logits, r->m, 0, r->experts);
+	d.ids = on_device(r->ids, (u64)r->m * r->chosen * sizeof(*r->ids));
+	d.shares = floats(r->shares, r->m, 0, r->chosen);
+	now->route(ctx, &d);
+	back();
+}
+
+static void h_blend(struct kern_ctx *any, const struct kern_blend *b)
+{
+	struct kern_blend d = *b;
+	u32 top = 0, i;
+
+	for (i = 0; i < b->m * b->chosen; i++)
+		top = max(top, b->slots[i] + 1);
+	d.y = floats(b->y, top, 0, b->d);
+	d.slots = on_device(b->slots, (u64)b->m * b->chosen * sizeof(*b->slots));
+	d.shares = floats(b->shares, b->m, 0, b->chosen);
+	d.base = floats(b->base, b->m, 0, b->d);
+	d.out = floats(b->out, b->m, 0, b->d);
+	now->blend(ctx, &d);
+	back();
+}
+
 static void h_add(struct kern_ctx *any, float *x, const float *y, u64 n)
 {
 	now->add(ctx, floats(x, 1, 0, n), floats(y, 1, 0, n), n);
@@ -294,6 +329,7 @@ static const struct kern_ops hosted = {
 	.gemm = h_gemm, .rope_table = h_rope_table, .rope = h_rope,
 	.kv_write = h_kv_write, .attention = h_attention,
 	.kv_copy = h_kv_copy, .silu_mul = h_silu_mul, .act = h_act,
+	.swiglu = h_swiglu, .route = h_route, .blend = h_blend,
 	.add = h_add, .scale = h_scale, .softcap = h_softcap,
 };
 
