@@ -314,6 +314,7 @@ static void config_parse(struct mj_file *f, struct model_config *cfg)
 	config_read_rope(f, family, cfg);
 	config_read_window(f, family, cfg);
 	config_read_biases(f, family, cfg);
+	config_read_experts(f, family, cfg);
 	if (family->gemma)
 		config_read_gemma(f, family, cfg);
 	if (cfg->layout == LAYOUT_OPT)

@@ -54,6 +54,42 @@ struct rope_config {
 	u32		original;
 };
 
+#define MODEL_MAX_LAYERS	4096u
+
+/**
+ * struct moe_config - layers with experts
+ * @experts:	experts of a layer; 0: no layer has any
+ * @chosen:	experts that a token chooses
+ * @inter:	width of an expert
+ * @shared_inter: width of the expert of all tokens, 0 for none.  Several of them are
+ *		one with the sum of their widths
+ * @groups:	groups of experts, of one size; 1: no groups
+ * @groups_chosen: a token chooses among the experts of so many groups
+ * @over_chosen: shares are a softmax over the chosen experts, else over all
+ * @scale:	factor on shares
+ * @router_bias: the router has a bias
+ * @expert_bias: the projections of experts have biases
+ * @alpha:	experts have a clamped gate, with this factor in its sigmoid; 0: the
+ *		activation of other MLPs
+ * @limit:	bound of the clamped gate
+ * @sparse:	one bit a layer: the layer has experts instead of an MLP
+ */
+struct moe_config {
+	u32	experts;
+	u32	chosen;
+	u32	inter;
+	u32	shared_inter;
+	u32	groups;
+	u32	groups_chosen;
+	bool	over_chosen;
+	float	scale;
+	bool	router_bias;
+	bool	expert_bias;
+	float	alpha;
+	float	limit;
+	u64	sparse[MODEL_MAX_LAYERS / 64];
+};
+
 /* How tensors are named and laid out in the file; see weights.c. */
 enum weight_layout {
 	LAYOUT_LLAMA,		/* one tensor a projection */
@@ -62,8 +98,6 @@ enum weight_layout {
 	LAYOUT_OPT,
 	LAYOUT_NEOX,		/* q, k and v are joined, head by head */
 };
-
-#define MODEL_MAX_LAYERS	4096u
 
 /**
  * struct model_config - the decoder's switches
@@ -89,6 +123,7 @@ enum weight_layout {
  * @qk_norm:	q and k are normalised per head before rotation
  * @gated:	the MLP is act(gate) * up, else act(up)
  * @act:	activation
+ * @moe:	layers with experts
  * @embed_scale: factor on embeddings
  * @attn_scale:	factor on q.k
  * @attn_cap:	soft cap of attention scores, 0 for none
@@ -130,6 +165,7 @@ struct model_config {
 	bool			qk_norm;
 	bool			gated;
 	enum kern_act		act;
+	struct moe_config	moe;
 	float			embed_scale;
 	float			attn_scale;
 	float			attn_cap;
@@ -153,6 +189,11 @@ struct model_config {
 static inline bool config_is_local(const struct model_config *cfg, u32 layer)
 {
 	return cfg->local[layer / 64] >> (layer % 64) & 1;
+}
+
+static inline bool config_is_sparse(const struct model_config *cfg, u32 layer)
+{
+	return cfg->moe.sparse[layer / 64] >> (layer % 64) & 1;
 }
 
 /* Rotated dimensions of a head; even. */

@@ -19,4 +19,11 @@ void config_read_rope(struct mj_file *f, const struct config_family *family,
 void config_read_window(struct mj_file *f, const struct config_family *family,
 			struct model_config *cfg);
 
+/*
+ * Fill @cfg->moe, except switches that the name presets.  Sizes must have been read
+ * before.  A family without experts reads no key.
+ */
+void config_read_experts(struct mj_file *f, const struct config_family *family,
+			 struct model_config *cfg);
+
 #endif /* RUNTIME_MODEL_CONFIG_READ_H */

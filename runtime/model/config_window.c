@@ -14,6 +14,13 @@ static void local_set(struct model_config *cfg, u32 layer)
 	cfg->local[layer / 64] |= 1ull << (layer % 64);
 }
 
+/* Can layers of the family be local? */
+static bool window_is_known(const struct config_family *family)
+{
+	return family->window != WINDOW_NONE &&
+	       family->window != WINDOW_UNUSED;
+}
+
 /*
  * Read names of layers; families without local layers must name only full ones.
  */
@@ -29,8 +36,7 @@ static void window_read_types(struct mj_file *f,
 		mj_fail(f, -EINVAL, "layer_types", "is no list: correct it");
 		return;
 	}
-	if (family->window != WINDOW_NONE &&
-	    json_array_size(list) != cfg->layers)
+	if (window_is_known(family) && json_array_size(list) != cfg->layers)
 		mj_fail(f, -EINVAL, "layer_types", "has %zu names for %u "
 			"layers: correct it", json_array_size(list),
 			cfg->layers);
@@ -39,12 +45,12 @@ static void window_read_types(struct mj_file *f,
 		if (s && !strcmp(s, "full_attention"))
 			continue;
 		if (!s || strcmp(s, "sliding_attention") ||
-		    family->window == WINDOW_NONE)
+		    !window_is_known(family))
 			mj_fail(f, -EOPNOTSUPP, "layer_types", "\"%.40s\" is "
 				"not supported: use a model with "
 				"\"full_attention\"%s", s ? s : "?",
-				family->window == WINDOW_NONE ? " alone" :
-				" and \"sliding_attention\"");
+				window_is_known(family) ?
+				" and \"sliding_attention\"" : " alone");
 		else if (!cfg->window)
 			mj_fail(f, -EINVAL, "layer_types", "names "
 				"\"sliding_attention\", but sliding_window is "
@@ -63,6 +69,7 @@ static void window_apply_rule(struct mj_file *f,
 
 	switch (family->window) {
 	case WINDOW_NONE:
+	case WINDOW_UNUSED:
 		return;
 	case WINDOW_ALL:
 		every = 0;
@@ -106,6 +113,7 @@ static void window_read_size(struct mj_file *f,
 	mj_u32(f, f->root, "sliding_window", 1, INT32_MAX, &cfg->window);
 	switch (family->window) {
 	case WINDOW_NONE:
+	case WINDOW_UNUSED:
 	case WINDOW_ALL:
 		break;
 	case WINDOW_UPPER:
@@ -140,8 +148,13 @@ void config_read_window(struct mj_file *f, const struct config_family *family,
 
 	if (f->ret)
 		return;
-	if (family->window != WINDOW_NONE)
+	if (window_is_known(family))
 		window_read_size(f, family, cfg);
+	/* These two mean nothing without "use_sliding_window", which is refused. */
+	if (family->window == WINDOW_UNUSED) {
+		mj_note(f, "sliding_window");
+		mj_note(f, "max_window_layers");
+	}
 	if (types)
 		window_read_types(f, family, types, cfg);
 	else if (cfg->window)

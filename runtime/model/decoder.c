@@ -17,7 +17,7 @@
  *		side = (norm) a * Wo (+ bias)
  *		x += side, now or with the MLP's
  *		h = norm(x); m = act(h * Wgate) * (h * Wup) or act(h * Wup)
- *		x += (norm) m * Wdown (+ bias)
+ *		x += (norm) m * Wdown (+ bias), or what experts make: experts.c
  *	logits = norm(x of the wanted rows) * Whead, (capped): head.c
  *
  * Parts in parentheses are switches, and so are the norm and the activation.
@@ -65,10 +65,8 @@ static float settled(const struct model *model, float f)
 	return f;
 }
 
-/* y[m][rows of w] = x * w + bias */
-static void project(struct model *model, const float *x,
-		    const struct kern_weight *w, const float *bias, u32 m,
-		    float *y)
+void project(struct model *model, const float *x, const struct kern_weight *w,
+	     const float *bias, u32 m, float *y)
 {
 	model->ops->gemm(model->ctx, x, 0, w, bias, m, y, 0);
 	settle(model, y, (u64)m * w->rows);
@@ -109,13 +107,12 @@ static void residual_norm(struct model *model, const float *y, const float *w,
 	kern_add_norm(model->ops, model->ctx, &n);
 }
 
-/* Several of project(), all from h. */
-static void project_many(struct model *model, const struct kern_gemm_out *out,
-			 u32 nr, u32 m)
+void project_many(struct model *model, const float *x,
+		  const struct kern_gemm_out *out, u32 nr, u32 m)
 {
 	u32 i;
 
-	kern_gemm_many(model->ops, model->ctx, model->work.h, 0, out, nr, m);
+	kern_gemm_many(model->ops, model->ctx, x, 0, out, nr, m);
 	for (i = 0; i < nr; i++)
 		settle(model, out[i].y, (u64)m * out[i].w->rows);
 }
@@ -132,7 +129,7 @@ static void project_heads(struct model *model, const struct model_layer *l,
 					w->q, w->k, w->v);
 		return;
 	}
-	project_many(model, (struct kern_gemm_out[]){
+	project_many(model, w->h, (struct kern_gemm_out[]){
 		{ &l->q, l->q_bias, w->q, 0 },
 		{ &l->k, l->k_bias, w->k, 0 },
 		{ &l->v, l->v_bias, w->v, 0 },
@@ -230,24 +227,6 @@ static void layer_attention(struct model *model, const struct layer_kv *lkv,
 			      m);
 }
 
-/* gate = act(gate) * up, or act(up) */
-static void activate(struct model *model, u32 m)
-{
-	const struct model_config *cfg = &model->cfg;
-	struct model_work *w = &model->work;
-
-	if (cfg->gated && cfg->act == KERN_SILU)
-		model->ops->silu_mul(model->ctx, w->gate, w->up, 0, m,
-				     cfg->inter, w->gate);
-	else if (cfg->gated)
-		model->ops->act(model->ctx, cfg->act, w->gate, w->up, 0, m,
-				cfg->inter, w->gate);
-	else
-		model->ops->act(model->ctx, cfg->act, w->up, NULL, 0, m,
-				cfg->inter, w->gate);
-	settle(model, w->gate, (u64)m * cfg->inter);
-}
-
 /* From normalised h to x, and to h, normalised for the next layer. */
 static void layer_mlp(struct model *model, u32 layer, u32 m)
 {
@@ -255,15 +234,10 @@ static void layer_mlp(struct model *model, u32 layer, u32 m)
 	const struct model_config *cfg = &model->cfg;
 	struct model_work *w = &model->work;
 
-	if (cfg->gated)
-		project_many(model, (struct kern_gemm_out[]){
-			{ &l->gate, l->gate_bias, w->gate, 0 },
-			{ &l->up, l->up_bias, w->up, 0 },
-		}, 2, m);
+	if (config_is_sparse(cfg, layer))
+		experts_run(model, l, m);
 	else
-		project(model, w->h, &l->up, l->up_bias, m, w->up);
-	activate(model, m);
-	project(model, w->gate, &l->down, l->down_bias, m, w->h);
+		mlp_run(model, &l->mlp, cfg->inter, 0, w->h, m, w->h);
 	if (l->mlp_post)
 		normalise(model, w->h, l->mlp_post, NULL, m, cfg->hidden,
 			  w->h);
@@ -491,7 +465,8 @@ int model_forward_draw(struct model *model, const struct model_kv *kv,
 		return 0;
 	}
 	batch_pack(model, seqs, nr_seqs);
-	s.once = turns_late(model, s.nr_rows);
+	/* Experts are chosen in between, by the rows themselves. */
+	s.once = turns_late(model, s.nr_rows) || model->cfg.moe.experts;
 	return step_run(model, &s, &out);
 }
 

@@ -88,6 +88,45 @@ static void say_attention(const struct words *w, const struct model_config *c)
 		    c->final_cap);
 }
 
+static void say_mlp(const struct words *w, const struct model_config *c)
+{
+	u32 i, sparse = 0;
+
+	for (i = 0; i < c->layers; i++)
+		sparse += config_is_sparse(c, i);
+	if (sparse < c->layers)
+		say(w, "mlp", "%u wide, %s%s%s%s", c->inter, act_name(c->act),
+		    c->gated ? ", gated" : "", c->mlp_bias ? ", biases" : "",
+		    sparse ? ", in the other layers" : "");
+}
+
+/* Before say_mlp(), which tells of the other layers. */
+static void say_experts(const struct words *w, const struct model_config *c)
+{
+	const struct moe_config *m = &c->moe;
+	char shared[40] = "", groups[48] = "";
+	u32 i, sparse = 0;
+
+	for (i = 0; i < c->layers; i++)
+		sparse += config_is_sparse(c, i);
+	if (!sparse)
+		return;
+	if (m->shared_inter)
+		snprintf(shared, sizeof(shared), ", one for all %u wide",
+			 m->shared_inter);
+	if (m->groups > 1)
+		snprintf(groups, sizeof(groups), ", of %u of %u groups",
+			 m->groups_chosen, m->groups);
+	say(w, "experts", "%u of %u%s in %u of %u layers, %u wide%s, %s%s%s",
+	    m->chosen, m->experts, groups, sparse, c->layers, m->inter, shared,
+	    m->alpha ? "clamped silu" : act_name(c->act),
+	    c->gated || m->alpha ? ", gated" : "",
+	    m->expert_bias ? ", biases" : "");
+	say(w, "router", "softmax over %s experts%s, factor %g",
+	    m->over_chosen ? "the chosen" : "all",
+	    m->router_bias ? ", bias" : "", m->scale);
+}
+
 const char *model_line(const struct model *model, char *buf, size_t len)
 {
 	const struct model_info *i = &model->info;
@@ -117,8 +156,8 @@ void model_describe(const struct model *model,
 	    c->layer_norm ? "LayerNorm with bias" : "RMSNorm",
 	    c->norm_plus_one ? " of 1 + weight" : "",
 	    c->post_norms ? ", before and after" : ", before", c->norm_eps);
-	say(&w, "mlp", "%u wide, %s%s%s", c->inter, act_name(c->act),
-	    c->gated ? ", gated" : "", c->mlp_bias ? ", biases" : "");
+	say_experts(&w, c);
+	say_mlp(&w, c);
 	say(&w, "vocabulary", "%u, output matrix %s%s", c->vocab,
 	    c->tied ? "tied" : "of its own",
 	    c->embed_scale != 1.0f ? ", embeddings scaled" : "");

@@ -90,13 +90,27 @@ static void fill(const struct st_tensor *t, const struct weight_place *p,
 	}
 }
 
+static u64 elems_of(const struct weight_place *p)
+{
+	return (p->stack ? p->stack : 1) * p->rows * (p->cols ? p->cols : 1);
+}
+
+static void set_shape(struct st_tensor *t, const struct weight_place *p)
+{
+	if (p->stack)
+		t->shape[t->nr_dims++] = p->stack;
+	t->shape[t->nr_dims++] = p->rows;
+	if (p->cols)
+		t->shape[t->nr_dims++] = p->cols;
+	t->nr_elems = elems_of(p);
+}
+
 static int count_one(void *arg, const struct weight_place *p)
 {
 	struct dummy *d = arg;
-	u64 n = p->rows * (p->cols ? p->cols : 1);
 
 	d->nr++;
-	d->bytes += ALIGN_UP(n * d->elem, 64ull);
+	d->bytes += ALIGN_UP(elems_of(p) * d->elem, 64ull);
 	return 0;
 }
 
@@ -112,10 +126,7 @@ static int make_one(void *arg, const struct weight_place *p)
 		return -ENOMEM;
 	t->path = c->dir;
 	t->dtype = d->elem == 4 ? ST_F32 : ST_BF16;
-	t->nr_dims = p->cols ? 2 : 1;
-	t->shape[0] = p->rows;
-	t->shape[1] = p->cols;
-	t->nr_elems = p->rows * (p->cols ? p->cols : 1);
+	set_shape(t, p);
 	t->nr_bytes = t->nr_elems * d->elem;
 	t->begin = d->done;
 	/*

@@ -110,6 +110,26 @@ static const struct config_family qwen3 = {
 	.has_attn_bias = true,
 };
 
+static const struct config_expert_keys qwen3_experts = {
+	.experts = "num_experts",
+	.chosen = "num_experts_per_tok",
+	.inter = "moe_intermediate_size",
+	.norm = "norm_topk_prob",
+	.every = "decoder_sparse_step",
+	.dense = "mlp_only_layers",
+};
+
+static const struct config_family qwen3_moe = {
+	.keys = &llama_keys,
+	.experts = &qwen3_experts,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU,
+		    .qk_norm = true },
+	.window = WINDOW_UNUSED,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+	.has_attn_bias = true,
+};
+
 static const struct config_family phi3 = {
 	.keys = &llama_keys,
 	.preset = { .layout = LAYOUT_PHI3, .gated = true, .act = KERN_SILU },
@@ -230,11 +250,11 @@ static const char * const irrelevant[] = {
 	"max_sequence_length", "min_length", "model_max_length", "model_type",
 	"n_ctx", "n_special", "no_repeat_ngram_size", "num_beam_groups", "num_beams",
 	"num_return_sequences", "output_attentions", "output_hidden_states",
-	"output_past", "output_scores", "pad_token_id",
+	"output_past", "output_router_logits", "output_scores", "pad_token_id",
 	"predict_special_tokens", "prefix",
 	"pretraining_tp", "problem_type", "reorder_and_upcast_attn",
 	"repetition_penalty", "resid_pdrop", "return_dict",
-	"return_dict_in_generate", "sep_token_id", "summary_activation",
+	"return_dict_in_generate", "router_aux_loss_coef", "sep_token_id", "summary_activation",
 	"summary_first_dropout", "summary_proj_to_labels", "summary_type",
 	"summary_use_proj", "suppress_tokens", "task_specific_params",
 	"temperature", "tie_encoder_decoder", "tokenizer_class", "top_k",

@@ -13,6 +13,7 @@
 	x("MistralForCausalLM",	mistral)				\
 	x("Qwen2ForCausalLM",	qwen2)					\
 	x("Qwen3ForCausalLM",	qwen3)					\
+	x("Qwen3MoeForCausalLM", qwen3_moe)				\
 	x("Phi3ForCausalLM",	phi3)					\
 	x("Gemma2ForCausalLM",	gemma2)					\
 	x("Gemma3ForCausalLM",	gemma3)					\
@@ -23,6 +24,7 @@
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {
 	WINDOW_NONE,		/* no layer, and no key for it */
+	WINDOW_UNUSED,		/* no layer, but keys that say so */
 	WINDOW_ALL,		/* all */
 	WINDOW_UPPER,		/* from "max_window_layers" on, if used at all */
 	WINDOW_PATTERN,		/* all but every "sliding_window_pattern"th */
@@ -61,8 +63,32 @@ struct config_keys {
 };
 
 /**
+ * struct config_expert_keys - a family's names for experts; NULL: it has no such key
+ * @experts:	experts of a layer
+ * @chosen:	experts that a token chooses
+ * @chosen_too:	another name of @chosen in some files
+ * @inter:	width of an expert; NULL: that of the MLP
+ * @norm:	true: shares are divided by their sum; the default is false
+ * @every:	layers with a number that is a multiple of it have experts, counted
+ *		from 1; the default is 1
+ * @dense:	list of layers without experts, counted from 0
+ * @clamped:	"swiglu_alpha" and "swiglu_limit" are read
+ */
+struct config_expert_keys {
+	const char	*experts;
+	const char	*chosen;
+	const char	*chosen_too;
+	const char	*inter;
+	const char	*norm;
+	const char	*every;
+	const char	*dense;
+	bool		clamped;
+};
+
+/**
  * struct config_family - one architecture
  * @keys:	names of its sizes
+ * @experts:	names for experts; NULL: no layer has any
  * @preset:	switches that the name alone sets, and defaults of others
  * @kv_is_heads: num_key_value_heads may be missing; the default is all heads
  * @window:	which layers are local
@@ -81,6 +107,7 @@ struct config_keys {
  */
 struct config_family {
 	const struct config_keys	*keys;
+	const struct config_expert_keys	*experts;
 	struct model_config		preset;
 	bool				kv_is_heads;
 	enum window_kind		window;

@@ -24,8 +24,17 @@
  * @v:		[rows][kv_heads * head_dim]
  * @attn:	[rows][heads * head_dim]
  * @qkv:	[rows][heads][3 * head_dim], if the layout joins them
- * @gate:	[rows][inter]
- * @up:		[rows][inter]
+ * @gate:	[rows][width of the widest MLP]
+ * @up:		[rows][the same]
+ * @logits_of_experts: [rows][experts], what the router makes; this and the next ones
+ *		only in models with experts
+ * @shares:	[rows][chosen]
+ * @chosen:	[rows][chosen] numbers of experts
+ * @slots:	[rows][chosen] rows of @made
+ * @from:	[slots] the row that each slot belongs to
+ * @gathered:	[rows][hidden], input of one expert
+ * @made:	[slots][hidden], outputs of all experts, one expert after the other
+ * @shared:	[rows][hidden], output of the expert of all rows
  * @rope:	[rows][2][rotary / 2]
  * @rope_local:	the same for local layers; equals @rope unless they differ
  * @inv_freq:	[rotary / 2] inverse frequencies
@@ -40,6 +49,7 @@
  * @inv_host:	as @inv_rows
  * @told:	[rows] the token that a row of logits named last, with the
  *		"null" kernels; MODEL_TOLD_NONE before
+ * @chosen_host, @slots_host, @from_host: as @chosen, @slots and @from
  */
 struct model_work {
 	void			*mem;
@@ -56,6 +66,14 @@ struct model_work {
 	float			*qkv;
 	float			*gate;
 	float			*up;
+	float			*logits_of_experts;
+	float			*shares;
+	u32			*chosen;
+	u32			*slots;
+	u32			*from;
+	float			*gathered;
+	float			*made;
+	float			*shared;
 	float			*rope;
 	float			*rope_local;
 	float			*inv_freq;
@@ -69,6 +87,9 @@ struct model_work {
 	struct kern_attn_seq	*seqs;
 	float			*inv_host;
 	u32			*told;
+	u32			*chosen_host;
+	u32			*slots_host;
+	u32			*from_host;
 };
 
 struct model {
@@ -148,9 +169,38 @@ static inline void settles(const struct model *model, bool on)
 		model->ops->settles(model->ctx, on);
 }
 
+/* y[m][rows of w] = x * w + bias */
+void project(struct model *model, const float *x, const struct kern_weight *w,
+	     const float *bias, u32 m, float *y);
+
+/* Several of project(), all from @x. */
+void project_many(struct model *model, const float *x,
+		  const struct kern_gemm_out *out, u32 nr, u32 m);
+
 /* Normalise @m rows of @d; @y may be @x. */
 void normalise(struct model *model, const float *x, const float *w,
 	       const float *bias, u32 m, u32 d, float *y);
+
+/* ---- mlp.c ---- */
+
+/**
+ * mlp_run() - run an MLP, or an expert
+ * @mlp:    its matrices
+ * @width:  rows of its gate
+ * @alpha:  not 0: its gate is clamped, with this factor in its sigmoid
+ * @x:      [m][hidden], normalised
+ * @y:      [m][hidden], may be @x
+ */
+void mlp_run(struct model *model, const struct model_mlp *mlp, u32 width,
+	     float alpha, const float *x, u32 m, float *y);
+
+/* ---- experts.c ---- */
+
+/*
+ * The @m rows of work.h choose experts of @l, whose outputs replace them there.  The
+ * step may not be recorded.
+ */
+void experts_run(struct model *model, const struct model_layer *l, u32 m);
 
 /* ---- head.c ---- */
 

@@ -12,15 +12,28 @@
 #include "runtime/model/layout.h"
 
 #define LAYER(field)	offsetof(struct model_layer, field)
+#define EXPERT(field)	offsetof(struct model_mlp, field)
 #define TOP(field)	offsetof(struct model_weights, field)
 
-/* A matrix; a vector; a norm. */
-#define M(name, at, rows, cols, need)					\
-	{ name, at, DIM_##rows, DIM_##cols, NEED_##need, HOW_WHOLE }
-#define V(name, at, rows, need)						\
-	{ name, at, DIM_##rows, DIM_NONE, NEED_##need, HOW_WHOLE }
-#define N(name, at, rows, need)						\
-	{ name, at, DIM_##rows, DIM_NONE, NEED_##need, HOW_NORM }
+#define SPEC(n, at, r, c, when, h, whose, turn)				\
+	{ .name = n, .offset = at, .rows = DIM_##r, .cols = DIM_##c,	\
+	  .need = NEED_##when, .how = HOW_##h, .of = OF_##whose,	\
+	  .turned = turn }
+
+/* A matrix; a vector; a norm; one that is several of the decoder's. */
+#define M(n, at, r, c, when)						\
+	SPEC(n, at, r, c, when, WHOLE, LAYER, false)
+#define V(n, at, r, when)						\
+	SPEC(n, at, r, NONE, when, WHOLE, LAYER, false)
+#define N(n, at, r, when)						\
+	SPEC(n, at, r, NONE, when, NORM, LAYER, false)
+#define J(n, at, r, c, h)						\
+	SPEC(n, at, r, c, ALWAYS, h, LAYER, false)
+/* A router; a matrix of one expert. */
+#define R(n, at)							\
+	SPEC(n, at, EXPERTS, HIDDEN, SPARSE, F32, LAYER, false)
+#define E(n, at, r, c)							\
+	SPEC(n, at, r, c, SPARSE, WHOLE, EXPERT, false)
 
 /* ---- Llama and families with the same layout ---- */
 
@@ -29,6 +42,28 @@ static const struct weight_spec llama_top[] = {
 	N("norm.weight", TOP(norm), HIDDEN, ALWAYS),
 	M(NULL, TOP(head), VOCAB, HIDDEN, UNTIED),
 };
+
+/* The MLP of a layer without experts. */
+#define LLAMA_DENSE							\
+	M("mlp.gate_proj.weight", LAYER(mlp.gate), INTER, HIDDEN,	\
+	  DENSE),							\
+	M("mlp.up_proj.weight", LAYER(mlp.up), INTER, HIDDEN, DENSE),	\
+	M("mlp.down_proj.weight", LAYER(mlp.down), HIDDEN, INTER, DENSE)
+
+/* Experts with tensors of their own, and the expert of all rows. */
+#define LLAMA_EXPERTS							\
+	R("mlp.gate.weight", LAYER(router)),				\
+	E("mlp.experts.%u.gate_proj.weight", EXPERT(gate), EXPERT,	\
+	  HIDDEN),							\
+	E("mlp.experts.%u.up_proj.weight", EXPERT(up), EXPERT, HIDDEN),	\
+	E("mlp.experts.%u.down_proj.weight", EXPERT(down), HIDDEN,	\
+	  EXPERT),							\
+	M("mlp.shared_experts.gate_proj.weight", LAYER(shared.gate),	\
+	  SHARED, HIDDEN, SHARED),					\
+	M("mlp.shared_experts.up_proj.weight", LAYER(shared.up),	\
+	  SHARED, HIDDEN, SHARED),					\
+	M("mlp.shared_experts.down_proj.weight", LAYER(shared.down),	\
+	  HIDDEN, SHARED, SHARED)
 
 static const struct weight_spec llama_layer[] = {
 	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),
@@ -50,25 +85,22 @@ static const struct weight_spec llama_layer[] = {
 	  POST_NORMS),
 	N("post_feedforward_layernorm.weight", LAYER(mlp_post), HIDDEN,
 	  POST_NORMS),
-	M("mlp.gate_proj.weight", LAYER(gate), INTER, HIDDEN, ALWAYS),
-	M("mlp.up_proj.weight", LAYER(up), INTER, HIDDEN, ALWAYS),
-	M("mlp.down_proj.weight", LAYER(down), HIDDEN, INTER, ALWAYS),
-	V("mlp.gate_proj.bias", LAYER(gate_bias), INTER, MLP_BIAS),
-	V("mlp.up_proj.bias", LAYER(up_bias), INTER, MLP_BIAS),
-	V("mlp.down_proj.bias", LAYER(down_bias), HIDDEN, MLP_BIAS),
+	LLAMA_DENSE,
+	V("mlp.gate_proj.bias", LAYER(mlp.gate_bias), INTER, DENSE_BIAS),
+	V("mlp.up_proj.bias", LAYER(mlp.up_bias), INTER, DENSE_BIAS),
+	V("mlp.down_proj.bias", LAYER(mlp.down_bias), HIDDEN, DENSE_BIAS),
+	LLAMA_EXPERTS,
 };
 
 /* ---- Phi-3: as Llama, with joined tensors ---- */
 
 static const struct weight_spec phi3_layer[] = {
 	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),
-	{ "self_attn.qkv_proj.weight", 0, DIM_QKV, DIM_HIDDEN, NEED_ALWAYS,
-	  HOW_QKV },
+	J("self_attn.qkv_proj.weight", 0, QKV, HIDDEN, QKV),
 	M("self_attn.o_proj.weight", LAYER(o), HIDDEN, Q, ALWAYS),
 	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
-	{ "mlp.gate_up_proj.weight", 0, DIM_TWO_INTER, DIM_HIDDEN,
-	  NEED_ALWAYS, HOW_GATE_UP },
-	M("mlp.down_proj.weight", LAYER(down), HIDDEN, INTER, ALWAYS),
+	J("mlp.gate_up_proj.weight", LAYER(mlp), TWO_INTER, HIDDEN, GATE_UP),
+	M("mlp.down_proj.weight", LAYER(mlp.down), HIDDEN, INTER, ALWAYS),
 };
 
 /* ---- GPT-2 ---- */
@@ -84,17 +116,16 @@ static const struct weight_spec gpt2_top[] = {
 static const struct weight_spec gpt2_layer[] = {
 	N("ln_1.weight", LAYER(attn_norm), HIDDEN, ALWAYS),
 	V("ln_1.bias", LAYER(attn_norm_bias), HIDDEN, ALWAYS),
-	{ "attn.c_attn.weight", 0, DIM_QKV, DIM_HIDDEN, NEED_ALWAYS,
-	  HOW_QKV },
-	{ "attn.c_attn.bias", 0, DIM_QKV, DIM_NONE, NEED_ALWAYS, HOW_QKV },
+	J("attn.c_attn.weight", 0, QKV, HIDDEN, QKV),
+	J("attn.c_attn.bias", 0, QKV, NONE, QKV),
 	M("attn.c_proj.weight", LAYER(o), HIDDEN, Q, ALWAYS),
 	V("attn.c_proj.bias", LAYER(o_bias), HIDDEN, ALWAYS),
 	N("ln_2.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
 	V("ln_2.bias", LAYER(mlp_norm_bias), HIDDEN, ALWAYS),
-	M("mlp.c_fc.weight", LAYER(up), INTER, HIDDEN, ALWAYS),
-	V("mlp.c_fc.bias", LAYER(up_bias), INTER, ALWAYS),
-	M("mlp.c_proj.weight", LAYER(down), HIDDEN, INTER, ALWAYS),
-	V("mlp.c_proj.bias", LAYER(down_bias), HIDDEN, ALWAYS),
+	M("mlp.c_fc.weight", LAYER(mlp.up), INTER, HIDDEN, ALWAYS),
+	V("mlp.c_fc.bias", LAYER(mlp.up_bias), INTER, ALWAYS),
+	M("mlp.c_proj.weight", LAYER(mlp.down), HIDDEN, INTER, ALWAYS),
+	V("mlp.c_proj.bias", LAYER(mlp.down_bias), HIDDEN, ALWAYS),
 };
 
 /* ---- OPT ---- */
@@ -120,10 +151,10 @@ static const struct weight_spec opt_layer[] = {
 	V("self_attn.out_proj.bias", LAYER(o_bias), HIDDEN, ALWAYS),
 	N("final_layer_norm.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
 	V("final_layer_norm.bias", LAYER(mlp_norm_bias), HIDDEN, ALWAYS),
-	M("fc1.weight", LAYER(up), INTER, HIDDEN, ALWAYS),
-	V("fc1.bias", LAYER(up_bias), INTER, ALWAYS),
-	M("fc2.weight", LAYER(down), HIDDEN, INTER, ALWAYS),
-	V("fc2.bias", LAYER(down_bias), HIDDEN, ALWAYS),
+	M("fc1.weight", LAYER(mlp.up), INTER, HIDDEN, ALWAYS),
+	V("fc1.bias", LAYER(mlp.up_bias), INTER, ALWAYS),
+	M("fc2.weight", LAYER(mlp.down), HIDDEN, INTER, ALWAYS),
+	V("fc2.bias", LAYER(mlp.down_bias), HIDDEN, ALWAYS),
 };
 
 /* ---- GPT-NeoX ---- */
@@ -146,10 +177,10 @@ static const struct weight_spec neox_layer[] = {
 	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
 	V("post_attention_layernorm.bias", LAYER(mlp_norm_bias), HIDDEN,
 	  ALWAYS),
-	M("mlp.dense_h_to_4h.weight", LAYER(up), INTER, HIDDEN, ALWAYS),
-	V("mlp.dense_h_to_4h.bias", LAYER(up_bias), INTER, ALWAYS),
-	M("mlp.dense_4h_to_h.weight", LAYER(down), HIDDEN, INTER, ALWAYS),
-	V("mlp.dense_4h_to_h.bias", LAYER(down_bias), HIDDEN, ALWAYS),
+	M("mlp.dense_h_to_4h.weight", LAYER(mlp.up), INTER, HIDDEN, ALWAYS),
+	V("mlp.dense_h_to_4h.bias", LAYER(mlp.up_bias), INTER, ALWAYS),
+	M("mlp.dense_4h_to_h.weight", LAYER(mlp.down), HIDDEN, INTER, ALWAYS),
+	V("mlp.dense_4h_to_h.bias", LAYER(mlp.down_bias), HIDDEN, ALWAYS),
 };
 
 #define TABLES(_top, _layer)						\
@@ -218,10 +249,46 @@ u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 		return 2ull * cfg->inter;
 	case DIM_POSITIONS:
 		return (u64)cfg->max_position + cfg->learned_from;
+	case DIM_EXPERTS:
+		return cfg->moe.experts;
+	case DIM_EXPERT:
+		return cfg->moe.inter;
+	case DIM_TWO_EXPERT:
+		return 2ull * cfg->moe.inter;
+	case DIM_SHARED:
+		return cfg->moe.shared_inter;
 	case DIM_NONE:
 		break;
 	}
 	return 0;
+}
+
+/* The rows of gate and up, half of a tensor's. */
+static void gate_up_parts(const struct model_config *cfg,
+			  const struct weight_spec *s,
+			  struct weight_part parts[WEIGHT_PARTS])
+{
+	const u64 half = weight_dim(cfg, s->rows) / 2;
+	const bool vector = s->cols == DIM_NONE;
+
+	parts[0] = (struct weight_part){
+		s->offset + (vector ? EXPERT(gate_bias) : EXPERT(gate)), half,
+	};
+	parts[1] = (struct weight_part){
+		s->offset + (vector ? EXPERT(up_bias) : EXPERT(up)), half,
+	};
+}
+
+static void qkv_parts(const struct model_config *cfg,
+		      const struct weight_spec *s,
+		      struct weight_part parts[WEIGHT_PARTS])
+{
+	const u64 q = weight_dim(cfg, DIM_Q), kv = weight_dim(cfg, DIM_KV);
+	const bool vector = s->cols == DIM_NONE;
+
+	parts[0] = (struct weight_part){ vector ? LAYER(q_bias) : LAYER(q), q };
+	parts[1] = (struct weight_part){ vector ? LAYER(k_bias) : LAYER(k), kv };
+	parts[2] = (struct weight_part){ vector ? LAYER(v_bias) : LAYER(v), kv };
 }
 
 u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
@@ -229,15 +296,11 @@ u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
 {
 	switch (s->how) {
 	case HOW_QKV:
-		parts[0] = (struct weight_part){ LAYER(q),
-						 weight_dim(cfg, DIM_Q) };
-		parts[1] = (struct weight_part){ LAYER(k),
-						 weight_dim(cfg, DIM_KV) };
-		parts[2] = (struct weight_part){ LAYER(v), parts[1].rows };
+		qkv_parts(cfg, s, parts);
 		return 3;
 	case HOW_GATE_UP:
-		parts[0] = (struct weight_part){ LAYER(gate), cfg->inter };
-		parts[1] = (struct weight_part){ LAYER(up), cfg->inter };
+	case HOW_PAIRS:
+		gate_up_parts(cfg, s, parts);
 		return 2;
 	default:
 		parts[0] = (struct weight_part){ s->offset,
@@ -246,8 +309,12 @@ u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
 	}
 }
 
-bool weight_needed(const struct model_config *cfg, enum weight_need need)
+/* Is the tensor needed in @layer, or outside of layers? */
+static bool weight_needed(const struct model_config *cfg, enum weight_need need,
+			  u32 layer)
 {
+	const bool sparse = layer != WEIGHT_TOP && config_is_sparse(cfg, layer);
+
 	switch (need) {
 	case NEED_UNTIED:
 		return !cfg->tied;
@@ -263,6 +330,18 @@ bool weight_needed(const struct model_config *cfg, enum weight_need need)
 		return cfg->post_norms;
 	case NEED_NO_POST_NORMS:
 		return !cfg->post_norms;
+	case NEED_DENSE:
+		return !sparse;
+	case NEED_DENSE_BIAS:
+		return !sparse && cfg->mlp_bias;
+	case NEED_SPARSE:
+		return sparse;
+	case NEED_ROUTER_BIAS:
+		return sparse && cfg->moe.router_bias;
+	case NEED_EXPERT_BIAS:
+		return sparse && cfg->moe.expert_bias;
+	case NEED_SHARED:
+		return sparse && cfg->moe.shared_inter;
 	case NEED_ALWAYS:
 		break;
 	}
@@ -279,9 +358,105 @@ void weight_top_name(const struct weight_names *n, u32 prefix,
 		snprintf(name, WEIGHT_NAME_MAX, "%s", n->head);
 }
 
-void weight_layer_name(const struct weight_names *n, u32 prefix, u32 layer,
-		       const struct weight_spec *s, char *name)
+/* Name of a layer's tensor; only names of OF_EXPERT have a number in them. */
+static void weight_layer_name(const struct weight_names *n, u32 prefix,
+			      const struct weight_at *at, char *name)
 {
-	snprintf(name, WEIGHT_NAME_MAX, "%s%s%u.%s", n->prefixes[prefix],
-		 n->layers, layer, s->name);
+	const char *mark = strstr(at->spec->name, "%u");
+	const int len = mark ? (int)(mark - at->spec->name) : 0;
+
+	if (mark)
+		snprintf(name, WEIGHT_NAME_MAX, "%s%s%u.%.*s%u%s",
+			 n->prefixes[prefix], n->layers, at->layer, len,
+			 at->spec->name, at->expert, mark + 2);
+	else
+		snprintf(name, WEIGHT_NAME_MAX, "%s%s%u.%s",
+			 n->prefixes[prefix], n->layers, at->layer,
+			 at->spec->name);
+}
+
+/* State of a walk. */
+struct walk {
+	const struct model_config	*cfg;
+	const struct weight_names	*names;
+	u32				prefix;
+	int				(*fn)(void *arg,
+					      const struct weight_at *at);
+	void				*arg;
+};
+
+/* The tensors of one row of a table. */
+static int walk_spec(const struct walk *w, const struct weight_spec *s,
+		     u32 layer)
+{
+	const u32 experts = w->cfg->moe.experts;
+	char name[WEIGHT_NAME_MAX];
+	struct weight_at at = {
+		.spec = s, .name = name, .layer = layer,
+		.stack = s->of == OF_EXPERTS ? experts : 1,
+		.rows = weight_dim(w->cfg, s->rows),
+		.cols = weight_dim(w->cfg, s->cols),
+	};
+	int ret = 0;
+
+	if (!weight_needed(w->cfg, s->need, layer))
+		return 0;
+	at.turned = at.cols && layer != WEIGHT_TOP &&
+		    (s->turned || w->names->transposed);
+	do {
+		if (layer == WEIGHT_TOP)
+			weight_top_name(w->names, w->prefix, s, name);
+		else
+			weight_layer_name(w->names, w->prefix, &at, name);
+		ret = w->fn(w->arg, &at);
+	} while (!ret && s->of == OF_EXPERT && ++at.expert < experts);
+	return ret;
+}
+
+int weights_walk(const struct model_config *cfg, u32 prefix,
+		 int (*fn)(void *arg, const struct weight_at *at), void *arg)
+{
+	const struct weight_names *n = weight_names_of(cfg->layout);
+	const struct walk w = {
+		.cfg = cfg, .names = n, .prefix = prefix, .fn = fn, .arg = arg,
+	};
+	u32 i, layer;
+	int ret = 0;
+
+	for (i = 0; i < n->nr_top && !ret; i++)
+		ret = walk_spec(&w, &n->top[i], WEIGHT_TOP);
+	for (layer = 0; layer < cfg->layers; layer++)
+		for (i = 0; i < n->nr_layer && !ret; i++)
+			ret = walk_spec(&w, &n->layer[i], layer);
+	return ret;
+}
+
+void *weight_place_of(struct model_weights *w, const struct weight_at *at,
+		      u32 i, const struct weight_part *part)
+{
+	u8 *base = (void *)w;
+
+	if (at->layer != WEIGHT_TOP)
+		base = (void *)&w->layers[at->layer];
+	if (at->spec->of != OF_LAYER)
+		base = (void *)&w->layers[at->layer].experts[at->expert + i];
+	return base + part->offset;
+}
+
+bool weight_in_place(const struct weight_at *at, const struct st_tensor *t,
+		     bool f16)
+{
+	const size_t size = t->dtype == ST_F32 ? 4 : 2;
+
+	return !at->turned && (t->dtype != ST_F16 || f16) &&
+	       (t->dtype == ST_F32 || at->spec->how != HOW_F32) &&
+	       !((uintptr_t)t->data % size);
+}
+
+u32 weight_elem_bytes(const struct weight_at *at, const struct st_tensor *t,
+		      bool f16)
+{
+	if (weight_in_place(at, t, f16))
+		return t->dtype == ST_F32 ? 4 : 2;
+	return at->turned && t->dtype == ST_BF16 ? 2 : 4;
 }

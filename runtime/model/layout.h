@@ -19,6 +19,10 @@ enum weight_dim {
 	DIM_HEAD,	/* one head */
 	DIM_TWO_INTER,	/* gate and up */
 	DIM_POSITIONS,	/* rows of learned positions */
+	DIM_EXPERTS,	/* the router's outputs */
+	DIM_EXPERT,	/* width of an expert */
+	DIM_TWO_EXPERT,	/* its gate and up */
+	DIM_SHARED,	/* width of the shared expert */
 };
 
 /* The switch that a tensor depends on. */
@@ -31,19 +35,36 @@ enum weight_need {
 	NEED_QK_NORM,
 	NEED_POST_NORMS,
 	NEED_NO_POST_NORMS,
+	NEED_DENSE,		/* the layer has no experts */
+	NEED_DENSE_BIAS,	/* the same, and the MLP has biases */
+	NEED_SPARSE,		/* the layer has experts */
+	NEED_ROUTER_BIAS,
+	NEED_EXPERT_BIAS,
+	NEED_SHARED,
 };
 
 /* How a tensor fills its place. */
 enum weight_how {
 	HOW_WHOLE,
 	HOW_NORM,	/* and 1 is added, if the family adds it */
+	HOW_F32,	/* in f32, so that no mode rounds what it is multiplied by */
 	HOW_QKV,	/* its rows are the rows of q, k and v */
 	HOW_GATE_UP,	/* its rows are the rows of gate and up */
+	HOW_PAIRS,	/* the same, in turn: gate, up, gate, up...; only turned */
+};
+
+/* Whose tensor it is. */
+enum weight_of {
+	OF_LAYER,	/* the layer's, or the model's */
+	OF_EXPERT,	/* one expert's; its number is in the name */
+	OF_EXPERTS,	/* those of all experts of the layer, one after the other */
 };
 
 /*
- * @offset is the place of a struct kern_weight, or of a float * for a vector;
- * HOW_QKV and HOW_GATE_UP do not use it.
+ * @offset is the place of a struct kern_weight, or of a float * for a vector, in
+ * struct model_weights, struct model_layer or, for experts, struct model_mlp.
+ * HOW_QKV does not use it; of HOW_GATE_UP and HOW_PAIRS it is the place of a struct
+ * model_mlp.  With @turned the matrix is stored as [columns][rows].
  */
 struct weight_spec {
 	const char		*name;
@@ -52,6 +73,8 @@ struct weight_spec {
 	enum weight_dim		cols;
 	enum weight_need	need;
 	enum weight_how		how;
+	enum weight_of		of;
+	bool			turned;
 };
 
 /**
@@ -81,28 +104,75 @@ struct weight_names {
 
 const struct weight_names *weight_names_of(enum weight_layout layout);
 
-/* The size of @dim; and whether the tensor is needed at all. */
 u64 weight_dim(const struct model_config *cfg, enum weight_dim dim);
-bool weight_needed(const struct model_config *cfg, enum weight_need need);
 
 #define WEIGHT_PARTS	3
 
-/* The place of some rows of a matrix: a struct kern_weight at @offset. */
+/*
+ * The place of some rows of a matrix, a struct kern_weight at @offset, or of some
+ * elements of a vector, a float * there.
+ */
 struct weight_part {
 	size_t	offset;
 	u64	rows;
 };
 
-/* The places of a matrix's rows, in order; returns how many. */
+/* The places of a tensor's rows, in order; returns how many. */
 u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
 		 struct weight_part parts[WEIGHT_PARTS]);
 
 #define WEIGHT_NAME_MAX	128
 
-/* Full names, into WEIGHT_NAME_MAX bytes. */
+/* Full name of a tensor outside of layers, into WEIGHT_NAME_MAX bytes. */
 void weight_top_name(const struct weight_names *n, u32 prefix,
 		     const struct weight_spec *s, char *name);
-void weight_layer_name(const struct weight_names *n, u32 prefix, u32 layer,
-		       const struct weight_spec *s, char *name);
+
+#define WEIGHT_TOP	(~0u)
+
+/**
+ * struct weight_at - one tensor of a walk
+ * @spec:	its row of the table
+ * @name:	full name
+ * @layer:	WEIGHT_TOP outside of layers
+ * @expert:	whose tensor it is, with OF_EXPERT; else 0
+ * @stack:	matrices or vectors that it has: all experts' with OF_EXPERTS, else 1
+ * @rows:	rows of one of them
+ * @cols:	columns; 0: vectors
+ * @turned:	matrices are stored as [columns][rows]
+ */
+struct weight_at {
+	const struct weight_spec	*spec;
+	const char			*name;
+	u32				layer;
+	u32				expert;
+	u32				stack;
+	u64				rows;
+	u64				cols;
+	bool				turned;
+};
+
+/**
+ * weights_walk() - walk all tensors that a configuration asks for
+ * @cfg:	the configuration
+ * @prefix:	which of the layout's prefixes the names have
+ * @fn:		called for each; a nonzero result ends the walk
+ * @arg:	for @fn
+ *
+ * Return: 0, or what @fn returned.
+ */
+int weights_walk(const struct model_config *cfg, u32 prefix,
+		 int (*fn)(void *arg, const struct weight_at *at), void *arg);
+
+/* The place of @part of matrix or vector number @i of the tensor. */
+void *weight_place_of(struct model_weights *w, const struct weight_at *at,
+		      u32 i, const struct weight_part *part);
+
+/* Can @t be used where it is mapped?  @f16 as for weights_bind(). */
+bool weight_in_place(const struct weight_at *at, const struct st_tensor *t,
+		     bool f16);
+
+/* Bytes of an element of matrix @t in use. */
+u32 weight_elem_bytes(const struct weight_at *at, const struct st_tensor *t,
+		      bool f16);
 
 #endif /* RUNTIME_MODEL_LAYOUT_H */

@@ -16,6 +16,8 @@
  *	work.c		the workspace
  *	batch.c		a batch as rows
  *	decoder.c	the forward pass
+ *	mlp.c		its MLPs
+ *	experts.c	its layers with experts
  *	null.c		a forward pass that computes nothing
  *
  * After loading no text is parsed, no name is looked up and no memory is
@@ -445,6 +447,26 @@ static void identity_switches(const struct model_config *c,
 	identity_u32(id, "config.two_ropes", c->two_ropes);
 }
 
+static void identity_experts(const struct moe_config *c,
+			     const struct identity *id)
+{
+	identity_u32(id, "moe.experts", c->experts);
+	if (!c->experts)
+		return;
+	identity_u32(id, "moe.chosen", c->chosen);
+	identity_u32(id, "moe.inter", c->inter);
+	identity_u32(id, "moe.shared_inter", c->shared_inter);
+	identity_u32(id, "moe.groups", c->groups);
+	identity_u32(id, "moe.groups_chosen", c->groups_chosen);
+	identity_u32(id, "moe.over_chosen", c->over_chosen);
+	identity_f32(id, "moe.scale", c->scale);
+	identity_u32(id, "moe.router_bias", c->router_bias);
+	identity_u32(id, "moe.expert_bias", c->expert_bias);
+	identity_f32(id, "moe.alpha", c->alpha);
+	identity_f32(id, "moe.limit", c->limit);
+	id->add(id->arg, "moe.sparse", c->sparse, sizeof(c->sparse));
+}
+
 /* The frequencies, and the parameters that change them in long contexts. */
 static void identity_rope(const struct rope_config *r, const float *inv_freq,
 			  u32 turns, const struct identity *id)
@@ -479,6 +501,7 @@ static void identity_config(const struct model *m, const struct identity *id)
 	identity_u32(id, "config.head_dim", c->head_dim);
 	identity_f32(id, "config.norm_eps", c->norm_eps);
 	identity_switches(c, id);
+	identity_experts(&c->moe, id);
 	identity_rope(&c->rope, m->inv_freq, config_rotary(c), id);
 	identity_rope(&c->rope_local, m->inv_local, config_rotary(c), id);
 }

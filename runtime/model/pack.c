@@ -35,96 +35,71 @@ struct packer {
 };
 
 /* Do only products read the matrix, as bf16? */
-static bool pack_wanted(const struct packer *p, const struct weight_spec *s,
-			const struct st_tensor *t, bool turned, bool top)
+static bool pack_wanted(const struct packer *p, const struct weight_at *at,
+			const struct st_tensor *t)
 {
-	if (t->dtype != ST_BF16 || !(turned || weight_in_place(t, false, false)))
+	const size_t offset = at->spec->offset;
+
+	if (!at->cols || t->dtype != ST_BF16 ||
+	    !(at->turned || weight_in_place(at, t, false)))
 		return false;
-	if (!top || s->offset == offsetof(struct model_weights, head))
+	if (at->layer != WEIGHT_TOP ||
+	    offset == offsetof(struct model_weights, head))
 		return true;
-	return s->offset == offsetof(struct model_weights, embed) &&
-	       p->cfg->tied;
+	return offset == offsetof(struct model_weights, embed) && p->cfg->tied;
+}
+
+/* Pack some rows of a tensor, those of matrix number @i. */
+static void pack_part(struct packer *p, const struct weight_at *at, u32 i,
+		      const struct weight_part *part)
+{
+	const struct kern_weight w = {
+		.dtype = KERN_BF16, .rows = part->rows, .cols = at->cols,
+	};
+	const u64 bytes = p->ops->pack_bytes(&w);
+
+	p->cost.packed += bytes;
+	if (!p->to)
+		return;
+	p->ops->pack(p->ctx, weight_place_of(p->w, at, i, part), p->to);
+	p->to += bytes;
+	model_progress_tell(p->progress, p->cost.packed, p->total);
 }
 
 /* Pack all parts of one tensor. */
-static void pack_tensor(struct packer *p, const struct weight_spec *s,
-			const struct st_tensor *t, bool turned, void *base)
+static int pack_tensor(void *arg, const struct weight_at *at)
 {
+	struct packer *p = arg;
+	const struct st_tensor *t = ckpt_take(p->c, at->name);
 	struct weight_part parts[WEIGHT_PARTS];
-	const u32 nr = weight_parts(p->cfg, s, parts);
+	const u32 nr = weight_parts(p->cfg, at->spec, parts);
+	const struct kern_weight *first;
 	const void *from = NULL;
-	struct kern_weight *m, w;
-	u64 bytes;
-	u32 i;
+	u32 i, j;
 
-	for (i = 0; i < nr; i++) {
-		w = (struct kern_weight){
-			.dtype = KERN_BF16, .rows = parts[i].rows,
-			.cols = weight_dim(p->cfg, s->cols),
-		};
-		bytes = p->ops->pack_bytes(&w);
-		p->cost.packed += bytes;
-		if (!p->to)
-			continue;
-		m = (void *)((u8 *)base + parts[i].offset);
-		if (!i)
-			from = m->data;
-		p->ops->pack(p->ctx, m, p->to);
-		p->to += bytes;
-		model_progress_tell(p->progress, p->cost.packed, p->total);
-	}
-	*(turned ? &p->cost.owned : &p->cost.mapped) += t->nr_bytes;
+	if (!pack_wanted(p, at, t))
+		return 0;
+	first = weight_place_of(p->w, at, 0, &parts[0]);
+	if (p->to)
+		from = first->data;
+	for (i = 0; i < at->stack; i++)
+		for (j = 0; j < nr; j++)
+			pack_part(p, at, i, &parts[j]);
+	*(at->turned ? &p->cost.owned : &p->cost.mapped) += t->nr_bytes;
 	if (!p->to)
-		return;
+		return 0;
 	if (weights_owned_free(p->w, from))
 		p->w->owned_bytes -= t->nr_bytes;
 	else
 		ckpt_drop(p->c, t);
-}
-
-static void pack_walk_top(struct packer *p, const struct weight_names *names)
-{
-	char name[WEIGHT_NAME_MAX];
-	const struct weight_spec *s;
-	const struct st_tensor *t;
-	u32 i;
-
-	for (i = 0; i < names->nr_top; i++) {
-		s = &names->top[i];
-		if (!weight_needed(p->cfg, s->need) || s->cols == DIM_NONE)
-			continue;
-		weight_top_name(names, p->w->prefix, s, name);
-		t = ckpt_take(p->c, name);
-		if (pack_wanted(p, s, t, false, true))
-			pack_tensor(p, s, t, false, p->w);
-	}
-	if (p->cfg->tied)
-		p->w->head = p->w->embed;
+	return 0;
 }
 
 static void pack_walk(struct packer *p)
 {
-	const struct weight_names *names = weight_names_of(p->cfg->layout);
-	const bool turned = names->transposed;
-	char name[WEIGHT_NAME_MAX];
-	const struct weight_spec *s;
-	const struct st_tensor *t;
-	u32 layer, i;
-
-	pack_walk_top(p, names);
-	for (layer = 0; layer < p->cfg->layers; layer++) {
-		for (i = 0; i < names->nr_layer; i++) {
-			s = &names->layer[i];
-			if (!weight_needed(p->cfg, s->need) ||
-			    s->cols == DIM_NONE)
-				continue;
-			weight_layer_name(names, p->w->prefix, layer, s, name);
-			t = ckpt_take(p->c, name);
-			if (pack_wanted(p, s, t, turned, false))
-				pack_tensor(p, s, t, turned,
-					    &p->w->layers[layer]);
-		}
-	}
+	weights_walk(p->cfg, p->w->prefix, pack_tensor, p);
+	if (p->cfg->tied)
+		p->w->head = p->w->embed;
 }
 
 struct weight_cost weights_pack_cost(struct model_weights *w, struct ckpt *c,

@@ -48,97 +48,63 @@ static void give_back(struct uploader *u, const struct st_tensor *t,
 		ckpt_drop(u->c, t);
 }
 
-static void upload_matrix(struct uploader *u, const struct weight_spec *s,
-			  const struct st_tensor *t, void *base)
+/* Upload some rows of a matrix, or some elements of a vector. */
+static void upload_part(struct uploader *u, const struct weight_at *at,
+			void *place, u64 rows)
 {
-	struct weight_part parts[WEIGHT_PARTS];
-	const u32 nr = weight_parts(u->cfg, s, parts);
-	const void *from = NULL;
-	struct kern_weight *m;
-	u32 i;
+	struct kern_weight *m = place;
+	const float **v = place;
 
-	for (i = 0; i < nr; i++) {
-		m = (void *)((u8 *)base + parts[i].offset);
-		if (!i)
-			from = m->data;
+	if (at->cols)
 		m->data = upload(u, m->data, (u64)m->rows * m->cols *
 				 kern_dtype_size(m->dtype));
-	}
-	give_back(u, t, from);
-}
-
-/* Count the bytes of upload_matrix(), also for weights that are only judged. */
-static void count_matrix(struct uploader *u, const struct weight_spec *s,
-			 const struct st_tensor *t, bool turned)
-{
-	struct weight_part parts[WEIGHT_PARTS];
-	const u32 nr = weight_parts(u->cfg, s, parts);
-	u32 i;
-
-	for (i = 0; i < nr; i++)
-		upload(u, NULL, parts[i].rows * weight_dim(u->cfg, s->cols) *
-		       weight_elem_bytes(t, turned, true));
-}
-
-static void upload_vector(struct uploader *u, const struct weight_spec *s,
-			  const struct st_tensor *t, void *base)
-{
-	const u64 q = weight_dim(u->cfg, DIM_Q), kv = weight_dim(u->cfg, DIM_KV);
-	const float **at = (const float **)((u8 *)base + s->offset), *from, *v;
-	struct model_layer *l = base;
-
-	from = s->how == HOW_QKV ? l->q_bias : *at;
-	v = upload(u, from, t->nr_elems * sizeof(*v));
-	if (s->how == HOW_QKV) {
-		l->q_bias = v;
-		l->k_bias = v + q;
-		l->v_bias = v + q + kv;
-	} else {
-		*at = v;
-	}
-	give_back(u, t, from);
-}
-
-static void upload_tensor(struct uploader *u, const struct weight_spec *s,
-			  const char *name, bool transposed, void *base)
-{
-	const bool matrix = s->cols != DIM_NONE;
-	const struct st_tensor *t;
-
-	if (!weight_needed(u->cfg, s->need))
-		return;
-	t = ckpt_take(u->c, name);
-	if (u->model && matrix)
-		upload_matrix(u, s, t, base);
-	else if (u->model)
-		upload_vector(u, s, t, base);
-	else if (matrix)
-		count_matrix(u, s, t, transposed);
 	else
-		upload(u, NULL, t->nr_elems * sizeof(float));
+		*v = upload(u, *v, rows * sizeof(**v));
+}
+
+/* Where the tensor is now. */
+static const void *upload_source(struct uploader *u, const struct weight_at *at,
+				 const struct weight_part *part)
+{
+	const void *place = weight_place_of(u->w, at, 0, part);
+
+	return at->cols ? ((const struct kern_weight *)place)->data :
+			  *(const float *const *)place;
+}
+
+/* Upload a tensor, or count its bytes, also if weights are only judged. */
+static int upload_tensor(void *arg, const struct weight_at *at)
+{
+	struct uploader *u = arg;
+	const struct st_tensor *t = ckpt_take(u->c, at->name);
+	const u64 size = at->cols ? at->cols * weight_elem_bytes(at, t, true) :
+				    sizeof(float);
+	struct weight_part parts[WEIGHT_PARTS];
+	const u32 nr = weight_parts(u->cfg, at->spec, parts);
+	const void *from = u->model ? upload_source(u, at, &parts[0]) : NULL;
+	u32 i, j;
+
+	for (i = 0; i < at->stack; i++) {
+		for (j = 0; j < nr; j++) {
+			if (u->model)
+				upload_part(u, at,
+					    weight_place_of(u->w, at, i,
+							    &parts[j]),
+					    parts[j].rows);
+			else
+				upload(u, NULL, parts[j].rows * size);
+		}
+	}
+	if (u->model)
+		give_back(u, t, from);
+	return 0;
 }
 
 static void upload_walk(struct uploader *u)
 {
-	const struct weight_names *names = weight_names_of(u->cfg->layout);
-	char name[WEIGHT_NAME_MAX];
-	u32 layer, i;
-
-	for (i = 0; i < names->nr_top; i++) {
-		weight_top_name(names, u->w->prefix, &names->top[i], name);
-		upload_tensor(u, &names->top[i], name, false, u->w);
-	}
+	weights_walk(u->cfg, u->w->prefix, upload_tensor, u);
 	if (u->model && u->cfg->tied)
 		u->w->head = u->w->embed;
-	for (layer = 0; layer < u->cfg->layers; layer++) {
-		for (i = 0; i < names->nr_layer; i++) {
-			weight_layer_name(names, u->w->prefix, layer,
-					  &names->layer[i], name);
-			upload_tensor(u, &names->layer[i], name,
-				      names->transposed,
-				      &u->w->layers[layer]);
-		}
-	}
 }
 
 u64 weights_upload_cost(struct model_weights *w, struct ckpt *c,

@@ -108,40 +108,76 @@ static float *weight_widen(struct binder *b, const struct st_tensor *t)
 
 #define TURN_TILE	32u
 
-/* Copy elements (r, c) of [rows][cols] to (c, r), one tile. */
-static void turn_tile(const struct st_tensor *t, u8 *to, u64 r, u64 c)
+/**
+ * struct turn - a matrix that is copied with rows and columns exchanged
+ * @t:     the tensor that has it
+ * @first: number of its first element there
+ * @to:    the copy
+ * @rows:  rows in the file, columns of the copy
+ * @cols:  columns in the file
+ * @pairs: columns are those of two matrices in turn, whose rows follow one another
+ *	   in the copy
+ */
+struct turn {
+	const struct st_tensor	*t;
+	u64			first;
+	u8			*to;
+	u64			rows;
+	u64			cols;
+	bool			pairs;
+};
+
+/* The row of the copy that column @c becomes. */
+static u64 turned_row(const struct turn *m, u64 c)
 {
-	const u64 rows = t->shape[0], cols = t->shape[1];
-	const u64 r_end = min(rows, r + TURN_TILE);
-	const u64 c_end = min(cols, c + TURN_TILE), c_from = c;
+	return m->pairs ? c / 2 + (c % 2 ? m->cols / 2 : 0) : c;
+}
+
+/* Copy one tile, from element (r, c). */
+static void turn_tile(const struct turn *m, u64 r, u64 c)
+{
+	const u64 r_end = min(m->rows, r + TURN_TILE);
+	const u64 c_end = min(m->cols, c + TURN_TILE), c_from = c;
+	u64 from, to;
 	float f;
 
 	for (; r < r_end; r++) {
 		for (c = c_from; c < c_end; c++) {
-			if (t->dtype == ST_BF16) {
-				memcpy(to + (c * rows + r) * 2,
-				       (const u8 *)t->data +
-				       (r * cols + c) * 2, 2);
+			from = m->first + r * m->cols + c;
+			to = turned_row(m, c) * m->rows + r;
+			if (m->t->dtype == ST_BF16) {
+				memcpy(m->to + to * 2,
+				       (const u8 *)m->t->data + from * 2, 2);
 				continue;
 			}
-			f = weight_elem(t, r * cols + c);
-			memcpy(to + (c * rows + r) * 4, &f, 4);
+			f = weight_elem(m->t, from);
+			memcpy(m->to + to * 4, &f, 4);
 		}
 	}
 }
 
-/* A copy of a matrix with rows and columns exchanged. */
-static void *weight_turn(struct binder *b, const struct st_tensor *t)
+/* A copy of matrices with rows and columns exchanged. */
+static void *weight_turn(struct binder *b, const struct weight_at *at,
+			 const struct st_tensor *t)
 {
-	u8 *copy = weight_own(b, t, t->dtype == ST_BF16 ? 2 : 4);
+	const u32 size = t->dtype == ST_BF16 ? 2 : 4;
+	u8 *copy = weight_own(b, t, size);
+	struct turn m = {
+		.t = t, .rows = at->cols, .cols = at->rows,
+		.pairs = at->spec->how == HOW_PAIRS,
+	};
 	u64 r, c;
+	u32 i;
 
-	if (!copy)
-		return NULL;
-	for (r = 0; r < t->shape[0]; r += TURN_TILE)
-		for (c = 0; c < t->shape[1]; c += TURN_TILE)
-			turn_tile(t, copy, r, c);
-	ckpt_drop(b->c, t);
+	for (i = 0; copy && i < at->stack; i++) {
+		m.first = i * m.rows * m.cols;
+		m.to = copy + m.first * size;
+		for (r = 0; r < m.rows; r += TURN_TILE)
+			for (c = 0; c < m.cols; c += TURN_TILE)
+				turn_tile(&m, r, c);
+	}
+	if (copy)
+		ckpt_drop(b->c, t);
 	return copy;
 }
 
@@ -167,44 +203,30 @@ static int weight_check(struct binder *b, const struct st_tensor *t,
 	return 0;
 }
 
-bool weight_in_place(const struct st_tensor *t, bool transposed, bool f16)
-{
-	const size_t size = t->dtype == ST_F32 ? 4 : 2;
-
-	return !transposed && (t->dtype != ST_F16 || f16) &&
-	       !((uintptr_t)t->data % size);
-}
-
-u32 weight_elem_bytes(const struct st_tensor *t, bool transposed, bool f16)
-{
-	if (weight_in_place(t, transposed, f16))
-		return t->dtype == ST_F32 ? 4 : 2;
-	return transposed && t->dtype == ST_BF16 ? 2 : 4;
-}
-
 /* Count the cost of placing a tensor. */
-static void weight_count(struct binder *b, const struct st_tensor *t,
-			 bool vector, bool transposed)
+static void weight_count(struct binder *b, const struct weight_at *at,
+			 const struct st_tensor *t)
 {
-	const size_t size = vector ? sizeof(float) :
-			    weight_elem_bytes(t, transposed, b->f16);
+	const size_t size = !at->cols ? sizeof(float) :
+			    weight_elem_bytes(at, t, b->f16);
 
-	if (!vector && weight_in_place(t, transposed, b->f16))
+	if (at->cols && weight_in_place(at, t, b->f16))
 		b->w->mapped_bytes += t->nr_bytes;
 	else if (b->judge)
 		b->w->owned_bytes += t->nr_elems * size;
 }
 
-static int weight_matrix(struct binder *b, const struct st_tensor *t,
-			 bool transposed, struct kern_weight *m)
+/* Make one matrix of all rows of all matrices of a tensor. */
+static int weight_matrix(struct binder *b, const struct weight_at *at,
+			 const struct st_tensor *t, struct kern_weight *m)
 {
 	m->packed = false;
-	m->rows = t->shape[transposed];
-	m->cols = t->shape[!transposed];
+	m->rows = at->stack * at->rows;
+	m->cols = at->cols;
 	m->dtype = t->dtype == ST_BF16 ? KERN_BF16 : KERN_F32;
-	if (transposed) {
-		m->data = weight_turn(b, t);
-	} else if (weight_in_place(t, false, b->f16)) {
+	if (at->turned) {
+		m->data = weight_turn(b, at, t);
+	} else if (weight_in_place(at, t, b->f16)) {
 		m->data = t->data;
 		if (t->dtype == ST_F16)
 			m->dtype = KERN_F16;
@@ -228,108 +250,99 @@ static struct kern_weight weight_slice(const struct kern_weight *m, u64 first,
 	return part;
 }
 
-static void weight_set_matrix(struct binder *b, const struct weight_spec *s,
-			      const struct kern_weight *m, void *base)
+static int weight_set_matrix(struct binder *b, const struct weight_at *at,
+			     const struct st_tensor *t)
 {
 	struct weight_part parts[WEIGHT_PARTS];
-	const u32 nr = weight_parts(b->cfg, s, parts);
-	u64 row = 0;
-	u32 i;
-
-	for (i = 0; i < nr; row += parts[i++].rows)
-		*(struct kern_weight *)((u8 *)base + parts[i].offset) =
-			weight_slice(m, row, parts[i].rows);
-}
-
-static void weight_set_vector(struct binder *b, const struct weight_spec *s,
-			      float *v, u64 n, void *base)
-{
-	const u64 q = weight_dim(b->cfg, DIM_Q), kv = weight_dim(b->cfg, DIM_KV);
-	struct model_layer *l = base;
-	u64 i;
-
-	if (s->how == HOW_QKV) {
-		l->q_bias = v;
-		l->k_bias = v + q;
-		l->v_bias = v + q + kv;
-		return;
-	}
-	for (i = 0; s->how == HOW_NORM && b->cfg->norm_plus_one && i < n; i++)
-		v[i] += 1.0f;
-	*(const float **)((u8 *)base + s->offset) = v;
-}
-
-static int weight_place(struct binder *b, const struct weight_spec *s,
-			const char *name, bool transposed, void *base)
-{
-	const u64 rows = weight_dim(b->cfg, s->rows);
-	const u64 cols = weight_dim(b->cfg, s->cols);
-	const bool turned = transposed && cols;
-	const u64 shape[2] = { turned ? cols : rows, turned ? rows : cols };
-	const struct st_tensor *t;
+	const u32 nr = weight_parts(b->cfg, at->spec, parts);
 	struct kern_weight m;
-	float *v;
+	u64 row = 0;
+	u32 i, j;
 	int ret;
 
-	if (!weight_needed(b->cfg, s->need))
-		return 0;
-	t = ckpt_take(b->c, name);
+	ret = weight_matrix(b, at, t, &m);
+	for (i = 0; !ret && i < at->stack; i++)
+		for (j = 0; j < nr; row += parts[j++].rows)
+			*(struct kern_weight *)weight_place_of(b->w, at, i,
+							       &parts[j]) =
+				weight_slice(&m, row, parts[j].rows);
+	return ret;
+}
+
+/* Sort @n numbers of two vectors in turn into the first one and the second one. */
+static int weight_part_pairs(float *v, u64 n)
+{
+	float *in_turn = malloc(n * sizeof(*v));
+	u64 i;
+
+	if (!in_turn)
+		return -ENOMEM;
+	memcpy(in_turn, v, n * sizeof(*v));
+	for (i = 0; i < n; i++)
+		v[i / 2 + (i % 2 ? n / 2 : 0)] = in_turn[i];
+	free(in_turn);
+	return 0;
+}
+
+/* Change the numbers of a vector to those that the decoder uses. */
+static int weight_turn_vector(struct binder *b, const struct weight_at *at,
+			      float *v)
+{
+	const bool plus_one = at->spec->how == HOW_NORM &&
+			      b->cfg->norm_plus_one;
+	u64 i;
+	int ret = 0;
+
+	for (i = 0; plus_one && i < at->rows; i++)
+		v[i] += 1.0f;
+	for (i = 0; !ret && at->spec->how == HOW_PAIRS && i < at->stack; i++)
+		ret = weight_part_pairs(v + i * at->rows, at->rows);
+	return ret;
+}
+
+static int weight_set_vector(struct binder *b, const struct weight_at *at,
+			     const struct st_tensor *t)
+{
+	struct weight_part parts[WEIGHT_PARTS];
+	const u32 nr = weight_parts(b->cfg, at->spec, parts);
+	float *v = weight_widen(b, t);
+	u32 i, j;
+
+	if (!v || weight_turn_vector(b, at, v))
+		return model_fail_errno(b->err, -ENOMEM, t->path, t->name);
+	for (i = 0; i < at->stack; i++)
+		for (j = 0; j < nr; v += parts[j++].rows)
+			*(const float **)weight_place_of(b->w, at, i,
+							 &parts[j]) = v;
+	return 0;
+}
+
+static int weight_place(void *arg, const struct weight_at *at)
+{
+	struct binder *b = arg;
+	const struct st_tensor *t;
+	u64 shape[3];
+	u32 nr = 0;
+	int ret;
+
+	if (at->spec->of == OF_EXPERTS)
+		shape[nr++] = at->stack;
+	shape[nr++] = at->turned ? at->cols : at->rows;
+	if (at->cols)
+		shape[nr++] = at->turned ? at->rows : at->cols;
+	t = ckpt_take(b->c, at->name);
 	if (!t)
 		return model_fail(b->err, -EINVAL, "%s: tensor %s is missing: "
 				  "download the whole model again",
-				  b->c->dir, name);
-	ret = weight_check(b, t, shape, cols ? 2 : 1);
+				  b->c->dir, at->name);
+	ret = weight_check(b, t, shape, nr);
 	if (ret)
 		return ret;
-	weight_count(b, t, !cols, turned);
+	weight_count(b, at, t);
 	if (b->judge)
 		return 0;
-	if (cols) {
-		ret = weight_matrix(b, t, turned, &m);
-		if (!ret)
-			weight_set_matrix(b, s, &m, base);
-		return ret;
-	}
-	v = weight_widen(b, t);
-	if (!v)
-		return model_fail_errno(b->err, -ENOMEM, t->path, t->name);
-	weight_set_vector(b, s, v, rows, base);
-	return 0;
-}
-
-static int weights_place_layer(struct binder *b, u32 layer)
-{
-	char name[WEIGHT_NAME_MAX];
-	u32 i;
-	int ret;
-
-	for (i = 0; i < b->names->nr_layer; i++) {
-		weight_layer_name(b->names, b->prefix, layer,
-				  &b->names->layer[i], name);
-		ret = weight_place(b, &b->names->layer[i], name,
-				   b->names->transposed,
-				   &b->w->layers[layer]);
-		if (ret)
-			return ret;
-	}
-	return 0;
-}
-
-static int weights_place_top(struct binder *b)
-{
-	char name[WEIGHT_NAME_MAX];
-	u32 i;
-	int ret;
-
-	for (i = 0; i < b->names->nr_top; i++) {
-		weight_top_name(b->names, b->prefix, &b->names->top[i], name);
-		ret = weight_place(b, &b->names->top[i], name, false, b->w);
-		if (ret)
-			return ret;
-	}
-	if (b->cfg->tied)
-		b->w->head = b->w->embed;
-	return 0;
+	return at->cols ? weight_set_matrix(b, at, t) :
+			  weight_set_vector(b, at, t);
 }
 
 /* Choose the second prefix if the file has the first tensor only under it. */
@@ -390,6 +403,30 @@ static int weights_refuse_rest(struct binder *b)
 	return 0;
 }
 
+/* Memory for the layers, and for the experts of those that have some. */
+static int weights_make_layers(struct model_weights *w,
+			       const struct model_config *cfg)
+{
+	struct model_mlp *next;
+	u64 nr = 0;
+	u32 i;
+
+	for (i = 0; i < cfg->layers; i++)
+		nr += config_is_sparse(cfg, i) ? cfg->moe.experts : 0;
+	w->layers = calloc(cfg->layers, sizeof(*w->layers));
+	w->experts = calloc(nr + 1, sizeof(*w->experts));
+	if (!w->layers || !w->experts)
+		return -ENOMEM;
+	next = w->experts;
+	for (i = 0; i < cfg->layers; i++) {
+		if (!config_is_sparse(cfg, i))
+			continue;
+		w->layers[i].experts = next;
+		next += cfg->moe.experts;
+	}
+	return 0;
+}
+
 int weights_bind(struct model_weights *w, struct ckpt *c,
 		 const struct model_config *cfg, bool judge, bool f16,
 		 struct model_error *err)
@@ -399,17 +436,15 @@ int weights_bind(struct model_weights *w, struct ckpt *c,
 		.err = err,
 		.names = weight_names_of(cfg->layout),
 	};
-	u32 layer;
 	int ret;
 
 	memset(w, 0, sizeof(*w));
-	w->layers = calloc(cfg->layers, sizeof(*w->layers));
-	if (!w->layers)
+	if (weights_make_layers(w, cfg))
 		return model_fail_errno(err, -ENOMEM, c->dir, "layers");
 	b.prefix = w->prefix = weights_prefix(&b);
-	ret = weights_place_top(&b);
-	for (layer = 0; !ret && layer < cfg->layers; layer++)
-		ret = weights_place_layer(&b, layer);
+	ret = weights_walk(cfg, b.prefix, weight_place, &b);
+	if (cfg->tied)
+		w->head = w->embed;
 	return ret ? ret : weights_refuse_rest(&b);
 }
 
@@ -437,48 +472,38 @@ void weights_free(struct model_weights *w)
 	if (w->pack_map)
 		munmap(w->pack_map, w->pack_size);
 	free(w->layers);
+	free(w->experts);
 	memset(w, 0, sizeof(*w));
 }
 
-/* Call @fn for one tensor of @s. */
-static int each_spec(const struct model_config *cfg,
-		     const struct weight_spec *s, const char *name,
-		     bool transposed,
-		     int (*fn)(void *arg, const struct weight_place *p),
-		     void *arg)
+/* The receiver of weights_each(). */
+struct each {
+	const struct model_config	*cfg;
+	int				(*fn)(void *arg,
+					      const struct weight_place *p);
+	void				*arg;
+};
+
+static int each_one(void *arg, const struct weight_at *at)
 {
-	const u64 rows = weight_dim(cfg, s->rows);
-	const u64 cols = weight_dim(cfg, s->cols);
-	const bool turned = transposed && cols;
+	const bool norm = at->spec->how == HOW_NORM;
+	const struct each *e = arg;
 	const struct weight_place p = {
-		.name = name,
-		.rows = turned ? cols : rows,
-		.cols = turned ? rows : cols,
-		.is_norm = s->how == HOW_NORM,
-		.plus_one = s->how == HOW_NORM && cfg->norm_plus_one,
+		.name = at->name,
+		.stack = at->spec->of == OF_EXPERTS ? at->stack : 0,
+		.rows = at->turned ? at->cols : at->rows,
+		.cols = at->turned ? at->rows : at->cols,
+		.is_norm = norm,
+		.plus_one = norm && e->cfg->norm_plus_one,
 	};
 
-	return weight_needed(cfg, s->need) ? fn(arg, &p) : 0;
+	return e->fn(e->arg, &p);
 }
 
 int weights_each(const struct model_config *cfg,
 		 int (*fn)(void *arg, const struct weight_place *p), void *arg)
 {
-	const struct weight_names *n = weight_names_of(cfg->layout);
-	char name[WEIGHT_NAME_MAX];
-	u32 i, layer;
-	int ret = 0;
+	struct each e = { .cfg = cfg, .fn = fn, .arg = arg };
 
-	for (i = 0; i < n->nr_top && !ret; i++) {
-		weight_top_name(n, 0, &n->top[i], name);
-		ret = each_spec(cfg, &n->top[i], name, false, fn, arg);
-	}
-	for (layer = 0; layer < cfg->layers; layer++) {
-		for (i = 0; i < n->nr_layer && !ret; i++) {
-			weight_layer_name(n, 0, layer, &n->layer[i], name);
-			ret = each_spec(cfg, &n->layer[i], name,
-					n->transposed, fn, arg);
-		}
-	}
-	return ret;
+	return weights_walk(cfg, 0, each_one, &e);
 }

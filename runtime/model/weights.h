@@ -10,6 +10,16 @@
 #include "runtime/model/config.h"
 #include "runtime/model/model.h"
 
+/* An MLP: that of a layer, or an expert. */
+struct model_mlp {
+	struct kern_weight	gate;		/* [width][hidden] */
+	struct kern_weight	up;
+	struct kern_weight	down;		/* [hidden][width] */
+	const float		*gate_bias;	/* [width] */
+	const float		*up_bias;
+	const float		*down_bias;	/* [hidden] */
+};
+
 /* One decoder layer; members of features that are switched off are NULL. */
 struct model_layer {
 	const float		*attn_norm;	/* [hidden] */
@@ -24,18 +34,17 @@ struct model_layer {
 	const float		*k_bias;	/* [kv_heads * head_dim] */
 	const float		*v_bias;	/* [kv_heads * head_dim] */
 	const float		*o_bias;	/* [hidden] */
-	const float		*gate_bias;	/* [inter] */
-	const float		*up_bias;	/* [inter] */
-	const float		*down_bias;	/* [hidden] */
 	const float		*qkv_bias;	/* as @qkv */
+	const float		*router_bias;	/* [experts] */
 	struct kern_weight	qkv;		/* [heads][q, k, v of a head] */
 	struct kern_weight	q;		/* these three, unless @qkv is set */
 	struct kern_weight	k;
 	struct kern_weight	v;
 	struct kern_weight	o;
-	struct kern_weight	gate;
-	struct kern_weight	up;
-	struct kern_weight	down;
+	struct model_mlp	mlp;		/* without experts */
+	struct kern_weight	router;		/* [experts][hidden] */
+	struct model_mlp	shared;		/* the expert of all rows */
+	struct model_mlp	*experts;	/* [experts] */
 };
 
 /**
@@ -46,6 +55,7 @@ struct model_layer {
  * @pos:	[positions][hidden], the table of learned positions
  * @norm_bias:	[hidden]
  * @layers:	one a decoder layer
+ * @experts:	memory of all layers' experts
  * @owned:	copies of tensors that could not be used where they are mapped
  * @nr_owned:	how many
  * @owned_bytes: their size
@@ -63,6 +73,7 @@ struct model_weights {
 	const float		*norm;
 	const float		*norm_bias;
 	struct model_layer	*layers;
+	struct model_mlp	*experts;
 	void			**owned;
 	u32			nr_owned;
 	u64			owned_bytes;
@@ -88,13 +99,16 @@ struct weight_cost {
 /**
  * struct weight_place - one tensor of a configuration
  * @name:	name in the file
- * @rows:	rows of the tensor in the file
+ * @stack:	matrices or vectors, one after the other; 0: one without this
+ *		dimension
+ * @rows:	rows of each in the file
  * @cols:	0 for a vector
  * @is_norm:	the weight of a norm
  * @plus_one:	the decoder adds 1 to it
  */
 struct weight_place {
 	const char	*name;
+	u64		stack;
 	u64		rows;
 	u64		cols;
 	bool		is_norm;
@@ -120,12 +134,6 @@ int __must_check weights_bind(struct model_weights *w, struct ckpt *c,
 
 /* Free all but device memory. */
 void weights_free(struct model_weights *w);
-
-/* Can @t be used where it is mapped?  @f16 as for weights_bind(). */
-bool weight_in_place(const struct st_tensor *t, bool transposed, bool f16);
-
-/* Bytes of an element of matrix @t in use. */
-u32 weight_elem_bytes(const struct st_tensor *t, bool transposed, bool f16);
 
 /* Free the copy that begins at @data; false if there is none. */
 bool weights_owned_free(struct model_weights *w, const void *data);

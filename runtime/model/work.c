@@ -50,6 +50,37 @@ static void carve_ropes(struct model_work *w, const struct model_config *cfg,
 	}
 }
 
+/* The widest MLP. */
+static u64 mlp_width(const struct model_config *cfg)
+{
+	u64 width = 0;
+	u32 i;
+
+	for (i = 0; i < cfg->layers; i++)
+		width = max(width, (u64)(config_is_sparse(cfg, i) ?
+			    max(cfg->moe.inter, cfg->moe.shared_inter) :
+			    cfg->inter));
+	return width;
+}
+
+static void carve_experts(struct model_work *w, const struct model_config *cfg,
+			  u64 rows)
+{
+	const struct moe_config *moe = &cfg->moe;
+	const u64 slots = rows * moe->chosen;
+
+	if (!moe->experts)
+		return;
+	w->logits_of_experts = take_floats(w, rows * moe->experts);
+	w->shares = take_floats(w, slots);
+	w->chosen = work_take(w->mem, &w->bytes, slots, sizeof(u32));
+	w->slots = work_take(w->mem, &w->bytes, slots, sizeof(u32));
+	w->from = work_take(w->mem, &w->bytes, slots, sizeof(u32));
+	w->gathered = take_floats(w, rows * cfg->hidden);
+	w->made = take_floats(w, slots * cfg->hidden);
+	w->shared = take_floats(w, moe->shared_inter ? rows * cfg->hidden : 0);
+}
+
 /* Carve the memory of the ops. */
 static void carve_ops(struct model_work *w, const struct model_config *cfg,
 		      u64 rows, bool device)
@@ -66,8 +97,9 @@ static void carve_ops(struct model_work *w, const struct model_config *cfg,
 	w->v = take_floats(w, kv);
 	w->attn = take_floats(w, q);
 	w->qkv = take_floats(w, cfg->layout == LAYOUT_NEOX ? 3 * q : 0);
-	w->gate = take_floats(w, rows * cfg->inter);
-	w->up = take_floats(w, rows * cfg->inter);
+	w->gate = take_floats(w, rows * mlp_width(cfg));
+	w->up = take_floats(w, rows * mlp_width(cfg));
+	carve_experts(w, cfg, rows);
 	carve_ropes(w, cfg, rows, device);
 	w->logits = take_floats(w, (u64)w->max_logits * cfg->vocab);
 }
@@ -89,6 +121,9 @@ static void carve_host(struct model_work *w, const struct model_config *cfg,
 	w->inv_host = work_take(w->host, &w->host_bytes, rows * inv,
 				sizeof(float));
 	w->told = take_words(w, rows);
+	w->chosen_host = take_words(w, rows * cfg->moe.chosen);
+	w->slots_host = take_words(w, rows * cfg->moe.chosen);
+	w->from_host = take_words(w, rows * cfg->moe.chosen);
 }
 
 /* Put the frequencies where the ops read them. */

@@ -58,6 +58,7 @@ static int count(void *arg, const struct weight_place *p)
 
 	FUZZ_LAW(p->rows && !__builtin_mul_overflow(p->rows,
 		 p->cols ? p->cols : 1, &n) &&
+		 !__builtin_mul_overflow(n, p->stack ? p->stack : 1, &n) &&
 		 !__builtin_add_overflow(*bytes, n, bytes),
 		 "%llu x %llu", (unsigned long long)p->rows,
 		 (unsigned long long)p->cols);
@@ -82,6 +83,11 @@ static void check_taken(const struct model_config *c)
 	FUZZ_LAW(config_rotary(c) <= c->head_dim && config_rotary(c) % 2 == 0,
 		 "%u of %u", config_rotary(c), c->head_dim);
 	FUZZ_LAW(c->learned || config_rotary(c), "no positions at all");
+	FUZZ_LAW(c->moe.experts <= KERN_MAX_EXPERTS &&
+		 c->moe.chosen <= min(c->moe.experts, KERN_MAX_CHOSEN) &&
+		 !c->moe.experts == !c->moe.chosen &&
+		 !c->moe.experts == !c->moe.groups, "%u experts, %u chosen",
+		 c->moe.experts, c->moe.chosen);
 	rope_inv_freq(&c->rope, config_rotary(c), freq);
 	rope_inv_freq_at(&c->rope_local, config_rotary(c), c->max_position,
 			 freq);
@@ -124,6 +130,8 @@ static const char * const words[] = {
 	"\"head_dim\":48,", "\"layer_types\":[\"full_attention\"],",
 	"\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2},",
 	"\"attention_bias\":true,", "\"eos_token_id\":[1,2],",
+	"\"Qwen3MoeForCausalLM\"", "\"moe_intermediate_size\":24,",
+	"\"num_experts\":4,\"num_experts_per_tok\":2,",
 	"\"OPTForCausalLM\"", "\"Gemma3ForCausalLM\"", "\"Qwen3ForCausalLM\"",
 };
 

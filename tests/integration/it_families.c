@@ -36,13 +36,13 @@ static const struct {
 	{ "llama", 512 }, { "mistral", 1024 }, { "qwen2", 512 },
 	{ "qwen3", 1024 }, { "phi3", 512 }, { "gemma2", 1536 },
 	{ "gemma3", 1024 }, { "gpt2", 1024 }, { "opt", 1024 },
-	{ "neox", 1024 },
+	{ "neox", 1024 }, { "qwen3-moe", 1536 },
 	{ "llama-linear", 512 }, { "llama-dynamic", 512 },
 	{ "llama-llama3", 512 }, { "llama-yarn", 512 },
 	{ "qwen2-window", 512 }, { "neox-sequential", 1024 },
 };
 
-#define NR_FAMILIES	10u
+#define NR_FAMILIES	11u
 
 struct run {
 	struct samples	single;

@@ -279,6 +279,8 @@ static const struct {
 	  "\"attention_factor\":1.5}" },
 	{ "mistral", "sliding_window", "17" },
 	{ "qwen2-window", "max_window_layers", "0" },
+	{ "qwen3-moe", "num_experts_per_tok", "3" },
+	{ "qwen3-moe", "norm_topk_prob", "false" },
 	{ "phi3", "partial_rotary_factor", "0.5" },
 	{ "gemma2", "attn_logit_softcapping", "2.5" },
 	{ "gemma2", "final_logit_softcapping", "2.5" },

@@ -24,9 +24,21 @@
 
 static const char * const cases[] = {
 	"llama", "llama-linear", "llama-dynamic", "llama-llama3",
-	"llama-yarn", "mistral", "qwen2", "qwen2-window", "qwen3", "phi3",
+	"llama-yarn", "mistral", "qwen2", "qwen2-window", "qwen3", "qwen3-moe",
+	"phi3",
 	"gemma2", "gemma3", "gpt2", "opt", "neox", "neox-sequential",
 };
+
+/*
+ * Does every logit follow a small change of KV?  Where tokens choose experts, one
+ * that is nearly indifferent chooses another, and its logits jump.
+ */
+static inline bool case_is_smooth(const char *name)
+{
+	const char *slash = strrchr(name, '/');
+
+	return !strstr(slash ? slash : name, "-moe");
+}
 
 /* The content of a case's file. */
 struct golden {

@@ -73,6 +73,14 @@ CASES = {
     "qwen3": llama("Qwen3ForCausalLM", rope_theta=1e6, head_dim=32,
                    attention_bias=False, sliding_window=None,
                    use_sliding_window=False),
+    "qwen3-moe": dict(
+        llama("Qwen3MoeForCausalLM", rope_theta=1e6, head_dim=32,
+              attention_bias=False, sliding_window=None,
+              use_sliding_window=False, max_window_layers=3, num_experts=8,
+              num_experts_per_tok=4, moe_intermediate_size=24,
+              norm_topk_prob=True, decoder_sparse_step=1, mlp_only_layers=[1],
+              output_router_logits=False, router_aux_loss_coef=0.001),
+        num_hidden_layers=3),
     "phi3": llama("Phi3ForCausalLM", rope_theta=10000.0, sliding_window=16,
                   partial_rotary_factor=0.75, pad_token_id=0,
                   original_max_position_embeddings=256, rope_scaling=None),
@@ -133,6 +141,7 @@ CASES = {
 MODEL_TYPE = {
     "LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral",
     "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3",
+    "Qwen3MoeForCausalLM": "qwen3_moe",
     "Phi3ForCausalLM": "phi3", "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3_text", "GPT2LMHeadModel": "gpt2",
     "OPTForCausalLM": "opt", "GPTNeoXForCausalLM": "gpt_neox",
@@ -159,13 +168,24 @@ def steps(name, n):
 def tensor(name, shape, plus_one, reach):
     n = int(np.prod(shape))
     k = steps(name, n)
-    if len(shape) == 2:
+    if len(shape) > 1 and not name.endswith("bias"):
         v = k / 64 * 2.0 ** np.floor(np.log2(2 * reach))
     elif name.endswith(".weight"):
         v = (k & ~1) / 256 + (0 if plus_one else 1)
     else:
         v = k / 512
     return torch.tensor(v.reshape(shape), dtype=torch.float32)
+
+
+def experts(name, shape, reach):
+    """The program's tensor of all experts, from the files' one for each."""
+    top, what = name.rsplit(".", 1)
+    parts = {"gate_up_proj": ["gate_proj", "up_proj"]}.get(what, [what])
+    rows = shape[1] // len(parts)
+    return torch.stack([
+        torch.cat([tensor(f"{top}.{e}.{p}.weight", (rows, shape[2]), False,
+                          reach) for p in parts])
+        for e in range(shape[0])])
 
 
 def load(config, dtype, reach):
@@ -180,8 +200,10 @@ def load(config, dtype, reach):
     head = "lm_head.weight"
     # What the program calls otherwise than its own files do.
     stored = {head: "embed_out.weight"} if kind == "gpt_neox" else {}
-    made = {n: tensor(stored.get(n, n), tuple(p.shape), kind.startswith("gemma"),
-                      reach)
+    made = {n: experts(n, tuple(p.shape), reach)
+            if kind == "qwen3_moe" and ".mlp.experts." in n else
+            tensor(stored.get(n, n), tuple(p.shape), kind.startswith("gemma"),
+                   reach)
             for n, p in own.items() if not (tied and n == head)}
     missing, unexpected = model.load_state_dict(made, strict=False)
     assert not unexpected and set(missing) <= {head}, (missing, unexpected)
