@@ -264,6 +264,8 @@ struct kern_attn_seq {
  * @window:  a row at position p sees positions p - window + 1 .. p; 0 means all
  * @scale:   factor on q.k before the softmax, usually 1 / sqrt(hd)
  * @softcap: if not 0, a score s becomes softcap * tanh(s / softcap)
+ * @sinks:   [H] a score of each head that is in every row's softmax as if it had a
+ *	position with V = 0; neither scaled nor capped, and finite.  NULL: none
  *
  * K and V of every position a row sees must have been written before.
  */
@@ -280,6 +282,7 @@ struct kern_attn {
 	u32				window;
 	float				scale;
 	float				softcap;
+	const float			*sinks;
 };
 
 /**

@@ -17,7 +17,8 @@
  *   l     = l * c + sum p, in the order of vec.h over the whole chunk
  *   acc   = acc * c, then + p[t] * v[t] for t in rising order
  *
- * and at the end acc / l.  A query that sees no position of a chunk takes no step
+ * and at the end acc / l.  A sink is the last step, with p = exp(sink - m') and no v.
+ * A query that sees no position of a chunk takes no step
  * for it.  So each query's result is a function only of its own position, q, and
  * the K and V it sees.  It does not depend on the other queries of the tile, on
  * the split of rows among calls, nor on the addresses of the blocks.  In fast
@@ -228,6 +229,27 @@ static void tile_load(struct tile *t, u32 first_pos)
 	}
 }
 
+static float exp_down(float x)
+{
+	return vf_exp_down(vf_set(x))[0];
+}
+
+/* The factor on the sums of the query @q. */
+static float last_scale(const struct tile *t, u32 q)
+{
+	const u32 head = (t->kv_head + q / t->nr) * t->group +
+			 (t->first_head + q % t->nr) % t->group;
+	float sink, c;
+
+	if (!t->a->sinks)
+		return 1.0f / t->sum[q];
+	sink = t->a->sinks[head];
+	if (!(sink > t->max[q]))
+		return 1.0f / (t->sum[q] + exp_down(sink - t->max[q]));
+	c = exp_down(t->max[q] - sink);
+	return c / (t->sum[q] * c + 1.0f);
+}
+
 static void tile_store(struct tile *t)
 {
 	u64 ld = dense_ld(t->a, t->a->out_ld);
@@ -236,7 +258,7 @@ static void tile_store(struct tile *t)
 
 	for (q = 0; q < t->heads * t->nr; q++) {
 		dst = t->a->out + query_offset(t, q, ld);
-		inv = 1.0f / t->sum[q];
+		inv = last_scale(t, q);
 		for (i = 0; i < t->hd; i += VW)
 			vf_store(dst + i,
 				 vf_load(t->acc + q * t->hd + i) * inv);

@@ -471,6 +471,7 @@ struct k_gemm_finish_args {
 
 /*
  * One call for one layer; all its kernels take the same arguments.
+ * @sinks:  [heads] or NULL, as in struct kern_attn
  * @part:   memory for partial results
  * @part_floats: its size
  * @group:  query heads of a KV head
@@ -486,6 +487,7 @@ struct k_attn_args {
 	u64		q_ld;
 	float		*out;
 	u64		out_ld;
+	const float	*sinks;
 	float		*part;
 	u64		part_floats;
 	u32		layer;

@@ -119,7 +119,7 @@ static struct k_attn_args args_of(struct cuda_ctx *c, const struct kern_attn *a)
 		.layer = a->layer, .heads = a->heads,
 		.group = a->heads / a->kv->kv_heads,
 		.window = a->window, .scale = a->scale,
-		.softcap = a->softcap,
+		.softcap = a->softcap, .sinks = a->sinks,
 		.block_shift = shift,
 		.block_inverse = odd > 1 ?
 			(u32)DIV_ROUND_UP(1ull << 32, (u64)odd) : 0,

@@ -170,6 +170,13 @@ DEVICE u64 attn_at(const struct k_attn_args &a, const struct attn_item &it,
 	       (u64)(it.kv_head * a.group + f % a.group) * a.kv.head_dim;
 }
 
+/* Query head of query @q of an item. */
+DEVICE u32 attn_head(const struct k_attn_args &a, const struct attn_item &it,
+		     u32 q)
+{
+	return it.kv_head * a.group + (it.q0 + q) % a.group;
+}
+
 DEVICE void attn_store(const struct k_attn_args &a, float *to, float x)
 {
 	*to = a.settle ? bf16_to_f32(f32_to_bf16(x)) : x;

@@ -247,6 +247,7 @@ DEVICE void decode_add(const struct k_attn_args &a, const struct attn_item &it,
 			x += sums[(j * ATTN_Q + q) * DECODE_PAD + i % 32] *
 			     fast_exp2(stat[(j * ATTN_Q + q) * 2] - m);
 		if (!part) {
+			x *= tile_sink(a, it, q, m, &l);
 			attn_store(a, a.out + attn_at(a, it, q, a.out_ld) + d,
 				   x / l);
 			continue;

@@ -11,7 +11,8 @@
  *   o    = sum of p[t] * v[t] for t in rising order
  *
  * Chunks are folded, in order, into their span of EXACT_SPAN absolute positions,
- * and spans, in order, into the result.  That order never changes, but the
+ * and spans, in order, into the result, and a sink comes last, like a span with m =
+ * sink, l = 1 and o = 0.  That order never changes, but the
  * division of the work may.  A task is an item of up to ATTN_Q queries with all of
  * its spans.  If there are too few items for the grid, a task has only one span,
  * and its sums are written to memory, where k_attn_exact_join folds them.  Both
@@ -331,6 +332,17 @@ DEVICE void exact_queries(const struct k_attn_args &a,
 		q[i] = a.q[attn_at(a, it, i / hd, a.q_ld) + i % hd];
 }
 
+/* The sink of query @q, as a span. */
+DEVICE struct exact_sum exact_sink(const struct k_attn_args &a,
+				   const struct attn_item &it, u32 q)
+{
+	struct exact_sum x = exact_nothing();
+
+	x.m = a.sinks[attn_head(a, it, q)];
+	x.l = 1.0f;
+	return x;
+}
+
 /* Write the result, or a span's part of it, for quad @i of an item. */
 DEVICE void exact_out(const struct k_attn_args &a, const struct attn_item &it,
 		      u32 i, const struct exact_sum &x, float *part)
@@ -409,11 +421,12 @@ DEVICE void exact_chunk(const struct k_attn_args &a, const struct attn_item &it,
 	__syncthreads();
 }
 
-/* Do the spans from @span up to @end of an item. */
+/* Do the spans from @span up to @end of an item; a sink is one more span. */
 DEVICE void exact_task(const struct k_attn_args &a, const struct attn_item &it,
 		       const struct exact_mem &m, u32 span, u32 end,
 		       float *part)
 {
+	const u32 quads = a.kv.head_dim / 4, sink = a.sinks && !part ? end : ~0u;
 	struct exact_sum all[EXACT_EACH], one[EXACT_EACH];
 	u32 k, i, start;
 
@@ -421,10 +434,13 @@ DEVICE void exact_task(const struct k_attn_args &a, const struct attn_item &it,
 	for (k = 0; k < EXACT_EACH; k++)
 		all[k] = exact_nothing();
 	exact_queries(a, it, m.q);
-	for (; span < end; span++) {
+	for (; span < end || span == sink; span++) {
 #pragma unroll
-		for (k = 0; k < EXACT_EACH; k++)
-			one[k] = exact_nothing();
+		for (k = 0; k < EXACT_EACH; k++) {
+			i = threadIdx.x + k * EXACT_THREADS;
+			one[k] = span == sink && i < it.nq * quads ?
+				 exact_sink(a, it, i / quads) : exact_nothing();
+		}
 		start = max(it.first & ~(EXACT_CHUNK - 1), span * EXACT_SPAN);
 		for (; start <= it.last && start / EXACT_SPAN == span;
 		     start += EXACT_CHUNK)
@@ -436,7 +452,7 @@ DEVICE void exact_task(const struct k_attn_args &a, const struct attn_item &it,
 #pragma unroll
 	for (k = 0; k < EXACT_EACH; k++) {
 		i = threadIdx.x + k * EXACT_THREADS;
-		if (i < it.nq * (a.kv.head_dim / 4))
+		if (i < it.nq * quads)
 			exact_out(a, it, i, all[k], part);
 	}
 }
@@ -509,6 +525,8 @@ KERNEL(k_attn_exact_join, 256)(struct k_attn_args a)
 				exact_fold(all, x);
 				part += ATTN_PART(hd);
 			}
+			if (a.sinks)
+				exact_fold(all, exact_sink(a, it, q));
 			exact_out(a, it, j, all, NULL);
 		}
 	}

@@ -105,7 +105,7 @@ DEVICE void join_query(const struct k_attn_args &a, const struct attn_item &it,
 {
 	const u32 hd = a.kv.head_dim, quads = hd / 4;
 	const u32 groups = JOIN_THREADS / quads;
-	float x[4] = { 0.0f, 0.0f, 0.0f, 0.0f }, m, l, y;
+	float x[4] = { 0.0f, 0.0f, 0.0f, 0.0f }, m, l, y, c;
 	u32 i, d;
 
 	m = join_top(a, p, q, weights);
@@ -119,11 +119,13 @@ DEVICE void join_query(const struct k_attn_args &a, const struct attn_item &it,
 	l = 0.0f;
 	for (i = 0; i < JOIN_THREADS / WARP; i++)
 		l += weights[i];
+	c = tile_sink(a, it, q, m, &l);
 	for (d = threadIdx.x; d < hd; d += JOIN_THREADS) {
 		y = 0.0f;
 		for (i = 0; i < groups; i++)
 			y += sums[i * hd + d];
-		attn_store(a, a.out + attn_at(a, it, q, a.out_ld) + d, y / l);
+		attn_store(a, a.out + attn_at(a, it, q, a.out_ld) + d,
+			   y * c / l);
 	}
 	__syncthreads();
 }

@@ -180,7 +180,7 @@ DEVICE void prefill_out(const struct k_attn_args &a,
 {
 	const u32 g = thread_lane() / 4, t = thread_lane() % 4;
 	u32 i, n, e, q, d;
-	float inv, *to;
+	float inv, l, *to;
 
 #pragma unroll
 	for (i = 0; i < 2; i++) {
@@ -188,7 +188,9 @@ DEVICE void prefill_out(const struct k_attn_args &a,
 		if (q >= it.nq)
 			continue;
 		to = a.out + attn_at(a, it, q, a.out_ld);
-		inv = 1.0f / w.l[i];
+		l = w.l[i];
+		inv = tile_sink(a, it, q, w.m[i], &l);
+		inv = inv / l;
 #pragma unroll
 		for (n = 0; n < HD / 8; n++) {
 #pragma unroll

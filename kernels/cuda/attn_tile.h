@@ -286,6 +286,26 @@ DEVICE void tile_mix(SHARED_PTR(u16) kv, u32 at, struct tile_rows<HD> &w,
 	}
 }
 
+/*
+ * The last step of query @q, whose scores have the maximum @m, in base 2, and whose
+ * weights have the sum @l: add its sink to @l.  Returns a factor on the other sums.
+ * Weights over f16 KV are 2^14 times as large.
+ */
+DEVICE float tile_sink(const struct k_attn_args &a, const struct attn_item &it,
+		       u32 q, float m, float *l)
+{
+	const float up = a.kv.dtype == KERN_F16 ? 14.0f : 0.0f;
+	float sink, top, c;
+
+	if (!a.sinks)
+		return 1.0f;
+	sink = a.sinks[attn_head(a, it, q)] * LOG2_E;
+	top = fmaxf(m, sink);
+	c = fast_exp2(m - top);
+	*l = *l * c + fast_exp2(sink - top + up);
+	return c;
+}
+
 /* Add up the sums of weights of the four lanes that share a row. */
 template <int HD>
 DEVICE void tile_end(struct tile_rows<HD> &w)

@@ -138,6 +138,7 @@ struct query {
 	const struct kern_attn	*a;
 	const u32		*table;
 	const float		*q;
+	const float		*sink;	/* or NULL */
 	u32			kv_head;
 	u32			first;	/* positions that it sees */
 	u32			last;
@@ -168,6 +169,10 @@ static void attend(const struct query *w, float *out)
 
 	for (pos = w->first; pos <= w->last; pos++)
 		top = fmax(top, score(w, pos));
+	if (w->sink) {
+		top = fmax(top, *w->sink);
+		sum = exp(*w->sink - top);
+	}
 	for (pos = w->first; pos <= w->last; pos++) {
 		p = exp(score(w, pos) - top);
 		v = kv_at(kv, w->table, w->a->layer, 1, w->kv_head, pos);
@@ -196,6 +201,7 @@ static void attend_row(const struct kern_attn *a, const u32 *table, u32 pos,
 	for (h = 0; h < a->heads; h++) {
 		w.q = a->q + row * (a->q_ld ? a->q_ld : dense) + (u64)h * hd;
 		w.kv_head = h / group;
+		w.sink = a->sinks ? a->sinks + h : NULL;
 		attend(&w, a->out + row * (a->out_ld ? a->out_ld : dense) +
 			   (u64)h * hd);
 	}

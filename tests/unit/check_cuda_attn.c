@@ -4,7 +4,7 @@
  *
  * The driver is the one that $KVMM_LIBCUDA names, else the tests' stand-in,
  * with the same device code.  Against the reference: random batches over random
- * geometries, all types of KV, blocks shared between sequences, NaN where no
+ * geometries, sinks, all types of KV, blocks shared between sequences, NaN where no
  * sequence wrote, entries outside of a view far outside of the pool, poisoned
  * outputs.  In exact mode bit for bit: the result of a row is the same alone
  * (where its KV is split over the grid), inside of a prompt, among many others,
@@ -76,6 +76,7 @@ struct scene {
 	u32			nr_rows;
 	u32			next_block;
 	float			*q;
+	float			*sinks;		/* or NULL */
 	struct kern_attn	a;
 };
 
@@ -148,6 +149,7 @@ static void scene_destroy(struct scene *s)
 		free(s->tables[--s->nr_seqs]);
 	pool_destroy(&s->pool);
 	free(s->q);
+	free(s->sinks);
 }
 
 /* Run the call on the host by the reference, or on a device, with rows of @ld. */
@@ -164,6 +166,7 @@ static float *scene_run(const struct scene *s, s32 mode, u64 ld)
 	a.q_ld = a.out_ld = ld;
 	a.q = s->q;
 	a.out = out;
+	a.sinks = s->sinks;
 	if (mode < 0) {
 		ref->attention(NULL, &a);
 		return out;
@@ -171,8 +174,11 @@ static float *scene_run(const struct scene *s, s32 mode, u64 ld)
 	kv.base = put(mode, s->pool.kv.base, s->pool.bytes);
 	a.q = put(mode, s->q, bytes);
 	a.out = put(mode, out, bytes);
+	if (s->sinks)
+		a.sinks = put(mode, s->sinks, a.heads * sizeof(*a.sinks));
 	ops[mode]->attention(gpu[mode], &a);
 	get(mode, out, a.out, bytes);
+	ops[mode]->mem_free(gpu[mode], (void *)(uintptr_t)a.sinks);
 	ops[mode]->mem_free(gpu[mode], kv.base);
 	ops[mode]->mem_free(gpu[mode], (void *)(uintptr_t)a.q);
 	ops[mode]->mem_free(gpu[mode], a.out);
@@ -203,6 +209,17 @@ static void assert_near(const struct scene *s, u32 mode, const float *got,
 	}
 }
 
+/* Sinks below and above the scores. */
+static float *sinks_of(u32 heads)
+{
+	float *f = rng_floats(&rng, heads);
+	u32 i;
+
+	for (i = 0; i < heads; i++)
+		f[i] *= i % 2 ? 9 : 1;
+	return f;
+}
+
 static struct scene scene_create(u32 i, enum kern_dtype type, u32 group,
 				 u32 window)
 {
@@ -227,6 +244,8 @@ static struct scene scene_create(u32 i, enum kern_dtype type, u32 group,
 		},
 	};
 
+	if (i % 3 != 1)
+		s.sinks = sinks_of(s.a.heads);
 	return s;
 }
 
@@ -314,6 +333,10 @@ static struct scene scene_again(const struct scene *s, u32 bt,
 
 	kv.block_tokens = bt;
 	t.pool = pool_create(&rng, kv, 4 * MAX_TOKENS / bt, layout);
+	if (s->sinks) {
+		t.sinks = sinks_of(s->a.heads);
+		memcpy(t.sinks, s->sinks, s->a.heads * sizeof(*t.sinks));
+	}
 	rng.s = seed;
 	scene_add(&t, len, rows, false);
 	return t;
@@ -398,6 +421,8 @@ static void groups_create(struct groups *g, u32 rows, struct kern_ctx *ctx)
 		rng.s = seed;
 		*s = scene_create(0, KERN_BF16, 2, i ? 50 : 0);
 		pool_destroy(&s->pool);
+		free(s->sinks);
+		s->sinks = NULL;
 		*s = scene_again(s, bts[i], BLOCK_MAJOR, seed + i, lens[0], rows);
 		for (j = 1; j < ARRAY_SIZE(lens); j++)
 			scene_add(s, lens[j], rows, false);

@@ -234,6 +234,7 @@ struct story {
 	u32		window;
 	float		scale;
 	float		softcap;
+	float		*sinks;	/* or NULL */
 	float		*q;	/* [NR_SEQS][SEQ_LEN][heads][hd] */
 	float		*k;
 	float		*v;
@@ -259,6 +260,7 @@ static struct story story_create(u32 i)
 
 	rng.s = i;
 	s.heads = s.kv.kv_heads * groups[i % ARRAY_SIZE(groups)];
+	s.sinks = i % 2 ? rng_floats(&rng, s.heads) : NULL;
 	s.q_row = s.heads * s.kv.head_dim;
 	s.kv_row = s.kv.kv_heads * s.kv.head_dim;
 	s.q = rng_floats(&rng, NR_SEQS * SEQ_LEN * s.q_row);
@@ -269,6 +271,7 @@ static struct story story_create(u32 i)
 
 static void story_destroy(struct story *s)
 {
+	free(s->sinks);
 	free(s->q);
 	free(s->k);
 	free(s->v);
@@ -321,7 +324,7 @@ static void telling_step(struct telling *t, const u32 *rows, u32 first)
 	struct kern_attn at = { .kv = &t->pool.kv, .layer = 1, .seqs = seqs,
 				.q = q, .out = out, .heads = st->heads,
 				.window = st->window, .scale = st->scale,
-				.softcap = st->softcap };
+				.softcap = st->softcap, .sinks = st->sinks };
 	u32 i, s, n = 0, row = 0;
 	u64 from;
 

@@ -320,9 +320,14 @@ START_TEST(test_attention)
 		.scale = _i % 4 ? 1 / sqrtf(b.pool.kv.head_dim) : 1.5f,
 		.softcap = _i % 5 < 2 ? 1.5f + _i % 5 : 0,
 	};
+	float *sinks = rng_floats(&rng, b.heads);
 	const struct kern_ops *ops;
 	u32 i;
 
+	/* Sinks below and above the scores. */
+	for (i = 0; i < b.heads; i++)
+		sinks[i] *= i % 2 ? 9 : 1;
+	a.sinks = _i % 3 != 1 ? sinks : NULL;
 	batch_write(&b, ref, 0, k, v);
 	forget_before_window(&b);
 	a.out = want;
@@ -337,8 +342,55 @@ START_TEST(test_attention)
 	free(k);
 	free(v);
 	free(q);
+	free(sinks);
 	free(got);
 	free(want);
+}
+END_TEST
+
+/* The reference's sinks, against the formula: only the divisor changes. */
+START_TEST(test_sinks)
+{
+	const struct kern_kv kv = { .block_tokens = 16, .nr_layers = 1,
+				    .kv_heads = 1, .head_dim = 16 };
+	struct pool p = pool_create(&rng, kv, 2, BLOCK_MAJOR);
+	struct kern_attn_seq seq = { p.entries, 5, 0, 0 };
+	const float sinks[] = { -3, 0.5f, 20 };
+	float *k = rng_floats(&rng, 80), *v = rng_floats(&rng, 80);
+	float *q = rng_floats(&rng, 240), *plain = poisoned(240);
+	float *out = poisoned(240);
+	struct kern_kv_append app = { .kv = &p.kv, .nr_seqs = 1, .seqs = &seq,
+				      .k = k, .v = v };
+	struct kern_attn a = { .kv = &p.kv, .nr_seqs = 1, .seqs = &seq,
+			       .q = q, .out = plain, .heads = 3, .scale = 0.7f };
+	double sum, dot;
+	u32 h, i, j;
+
+	ref->kv_write(NULL, &app);
+	ref->attention(NULL, &a);
+	a.out = out;
+	a.sinks = sinks;
+	ref->attention(NULL, &a);
+	for (h = 0; h < 3; h++) {
+		sum = 0;		/* the last row sees five positions */
+		for (i = 0; i < 5; i++) {
+			dot = 0;
+			for (j = 0; j < 16; j++)
+				dot += (double)q[4 * 48 + h * 16 + j] *
+				       (double)k[i * 16 + j];
+			sum += exp(dot * 0.7f);
+		}
+		for (j = 4 * 48 + h * 16; j < 4 * 48 + h * 16 + 16; j++)
+			ck_assert_double_eq_tol(out[j], plain[j] * sum /
+						(sum + exp((double)sinks[h])),
+						1e-6);
+	}
+	pool_destroy(&p);
+	free(k);
+	free(v);
+	free(q);
+	free(plain);
+	free(out);
 }
 END_TEST
 
@@ -354,6 +406,7 @@ static Suite *kernels_kv_suite(void)
 	tcase_add_loop_test(tc, test_kv_write, 0, 16);
 	tcase_add_loop_test(tc, test_kv_copy, 0, 16);
 	tcase_add_test(tc, test_kv_copy_threads);
+	tcase_add_test(tc, test_sinks);
 	tcase_add_loop_test(tc, test_attention, 0, hosted_rounds(16, 64));
 	suite_add_tcase(s, tc);
 	return s;

@@ -241,6 +241,7 @@ static void h_attention(struct kern_ctx *any, const struct kern_attn *a)
 	d.kv = &kv;
 	d.q = floats(a->q, rows, a->q_ld, dense);
 	d.out = floats(a->out, rows, a->out_ld, dense);
+	d.sinks = floats(a->sinks, 1, 0, a->heads);
 	now->attention(ctx, &d);
 	back();
 }
