@@ -97,6 +97,7 @@ enum weight_layout {
 	LAYOUT_GPT2,		/* q, k and v are joined; all matrices transposed */
 	LAYOUT_OPT,
 	LAYOUT_NEOX,		/* q, k and v are joined, head by head */
+	LAYOUT_GPT_OSS,		/* experts are joined, and turned; sinks */
 };
 
 /**
@@ -121,6 +122,7 @@ enum weight_layout {
  * @o_bias:	the projection after attention has a bias
  * @mlp_bias:	the projections of the MLP have biases
  * @qk_norm:	q and k are normalised per head before rotation
+ * @sinks:	heads have a sink in their softmax
  * @gated:	the MLP is act(gate) * up, else act(up)
  * @act:	activation
  * @moe:	layers with experts
@@ -163,6 +165,7 @@ struct model_config {
 	bool			o_bias;
 	bool			mlp_bias;
 	bool			qk_norm;
+	bool			sinks;
 	bool			gated;
 	enum kern_act		act;
 	struct moe_config	moe;

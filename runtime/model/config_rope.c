@@ -173,8 +173,12 @@ static void rope_read_scaling(struct mj_file *f,
 	if (params && scaling && !json_equal(params, scaling))
 		mj_fail(f, -EINVAL, "rope_parameters", "and rope_scaling "
 			"differ: delete the wrong one");
-	if (!dict)
+	if (!dict) {
+		if (family->needs_rope)
+			mj_fail(f, -EINVAL, where, "is missing: copy the file "
+				"again");
 		return;
+	}
 	if (family->rope_keys == ROPE_KEYS_LOCAL &&
 	    (mj_get(dict, "full_attention") ||
 	     mj_get(dict, "sliding_attention")))
@@ -201,6 +205,8 @@ static void rope_read_top(struct mj_file *f,
 			&cfg->rope_local.theta);
 		break;
 	default:
+		if (family->def_theta)
+			r->theta = family->def_theta;
 		break;
 	}
 	if (family->rope_keys != ROPE_KEYS_NEOX) {

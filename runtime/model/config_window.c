@@ -78,6 +78,9 @@ static void window_apply_rule(struct mj_file *f,
 		every = 0;
 		mj_u32(f, f->root, "max_window_layers", 0, INT32_MAX, &upper);
 		break;
+	case WINDOW_TURNS:
+		every = 2;
+		break;
 	case WINDOW_PATTERN:
 		mj_u32(f, f->root, "_sliding_window_pattern", 1,
 		       MODEL_MAX_LAYERS, &every);
@@ -101,12 +104,13 @@ static void window_read_size(struct mj_file *f,
 
 	cfg->window = family->def_window;
 	/*
-	 * Null says that there is no window, which a family with a pattern does
-	 * not allow.
+	 * Null says that there is no window, which a family whose layers differ
+	 * does not allow.
 	 */
 	if (json_is_null(json_object_get(f->root, "sliding_window"))) {
 		cfg->window = 0;
-		if (family->window == WINDOW_PATTERN)
+		if (family->window == WINDOW_PATTERN ||
+		    family->window == WINDOW_TURNS)
 			mj_fail(f, -EINVAL, "sliding_window", "is null, but "
 				"some layers see a window: correct it");
 	}
@@ -115,6 +119,7 @@ static void window_read_size(struct mj_file *f,
 	case WINDOW_NONE:
 	case WINDOW_UNUSED:
 	case WINDOW_ALL:
+	case WINDOW_TURNS:
 		break;
 	case WINDOW_UPPER:
 		/*

@@ -183,6 +183,7 @@ static void layer_attend(struct model *model, const struct layer_kv *lkv,
 		.window = local ? model->cfg.window : 0,
 		.scale = model->cfg.attn_scale,
 		.softcap = model->cfg.attn_cap,
+		.sinks = model->w.layers[layer].sinks,
 	};
 	const struct kern_kv_append app = {
 		.kv = lkv->kv,

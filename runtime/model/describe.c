@@ -74,10 +74,11 @@ static void say_attention(const struct words *w, const struct model_config *c)
 
 	for (i = 0; i < c->layers; i++)
 		local += config_is_local(c, i);
-	say(w, "attention", "%u heads of %u, %u of K and V%s%s%s", c->heads,
+	say(w, "attention", "%u heads of %u, %u of K and V%s%s%s%s", c->heads,
 	    c->head_dim, c->kv_heads, c->qkv_bias ? ", biases" : "",
 	    c->o_bias ? ", also behind" : "",
-	    c->qk_norm ? ", q and k normalised" : "");
+	    c->qk_norm ? ", q and k normalised" : "",
+	    c->sinks ? ", sinks" : "");
 	if (local && c->window)
 		say(w, "window", "%u tokens in %u of %u layers", c->window,
 		    local, c->layers);

@@ -198,6 +198,31 @@ static const struct config_family neox = {
 	.has_attn_bias = true,
 };
 
+static const struct config_expert_keys gpt_oss_experts = {
+	.experts = "num_local_experts",
+	.chosen = "num_experts_per_tok",
+	.chosen_too = "experts_per_token",
+	.clamped = true,
+};
+
+static const struct config_family gpt_oss = {
+	.keys = &llama_keys,
+	.experts = &gpt_oss_experts,
+	.preset = { .layout = LAYOUT_GPT_OSS, .gated = true, .act = KERN_SILU,
+		    .qkv_bias = true, .o_bias = true, .sinks = true,
+		    .moe = { .over_chosen = true, .router_bias = true,
+			     .expert_bias = true, .alpha = 1.702f,
+			     .limit = 7.0f } },
+	.window = WINDOW_TURNS,
+	.def_window = 128,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.def_theta = 150000.0,
+	.needs_rope = true,
+	.has_head_dim = true,
+	.def_head_dim = 64,
+	.has_attn_bias = true,
+};
+
 static const struct {
 	const char			*arch;
 	const struct config_family	*row;
@@ -245,7 +270,8 @@ static const char * const irrelevant[] = {
 	"early_stopping", "embd_pdrop", "encoder_no_repeat_ngram_size",
 	"exponential_decay_length_penalty", "finetuning_task",
 	"forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing",
-	"hidden_dropout", "hidden_dropout_prob", "id2label", "is_decoder",
+	"hidden_dropout", "hidden_dropout_prob", "id2label",
+	"initial_context_length", "is_decoder",
 	"is_llama_config", "label2id", "layerdrop", "length_penalty", "max_length", "max_new_tokens",
 	"max_sequence_length", "min_length", "model_max_length", "model_type",
 	"n_ctx", "n_special", "no_repeat_ngram_size", "num_beam_groups", "num_beams",

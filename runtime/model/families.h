@@ -19,7 +19,8 @@
 	x("Gemma3ForCausalLM",	gemma3)					\
 	x("GPT2LMHeadModel",	gpt2)					\
 	x("OPTForCausalLM",	opt)					\
-	x("GPTNeoXForCausalLM",	neox)
+	x("GPTNeoXForCausalLM",	neox)					\
+	x("GptOssForCausalLM",	gpt_oss)
 
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {
@@ -27,6 +28,7 @@ enum window_kind {
 	WINDOW_UNUSED,		/* no layer, but keys that say so */
 	WINDOW_ALL,		/* all */
 	WINDOW_UPPER,		/* from "max_window_layers" on, if used at all */
+	WINDOW_TURNS,		/* every other layer, from the first one on */
 	WINDOW_PATTERN,		/* all but every "sliding_window_pattern"th */
 };
 
@@ -95,6 +97,9 @@ struct config_expert_keys {
  * @pattern:	WINDOW_PATTERN: default of the pattern
  * @def_window:	default of "sliding_window", 0 for none
  * @rope_keys:	keys of the position encoding
+ * @def_theta:	default of "rope_theta", 0 for 10000
+ * @needs_rope:	"rope_scaling" or "rope_parameters" must be there, since the default is
+ *		not the plain encoding
  * @only_plain_rope: the context cannot be stretched, with any rope type
  * @takes_part:	only part of a head may be rotated
  * @has_head_dim: "head_dim" is read
@@ -114,6 +119,8 @@ struct config_family {
 	u32				pattern;
 	u32				def_window;
 	enum rope_keys			rope_keys;
+	double				def_theta;
+	bool				needs_rope;
 	bool				only_plain_rope;
 	bool				takes_part;
 	bool				has_head_dim;

@@ -183,6 +183,32 @@ static const struct weight_spec neox_layer[] = {
 	V("mlp.dense_4h_to_h.bias", LAYER(mlp.down_bias), HIDDEN, ALWAYS),
 };
 
+/* ---- gpt-oss: all experts of a layer in one tensor ---- */
+
+static const struct weight_spec gpt_oss_layer[] = {
+	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),
+	M("self_attn.q_proj.weight", LAYER(q), Q, HIDDEN, ALWAYS),
+	M("self_attn.k_proj.weight", LAYER(k), KV, HIDDEN, ALWAYS),
+	M("self_attn.v_proj.weight", LAYER(v), KV, HIDDEN, ALWAYS),
+	M("self_attn.o_proj.weight", LAYER(o), HIDDEN, Q, ALWAYS),
+	V("self_attn.q_proj.bias", LAYER(q_bias), Q, QKV_BIAS),
+	V("self_attn.k_proj.bias", LAYER(k_bias), KV, QKV_BIAS),
+	V("self_attn.v_proj.bias", LAYER(v_bias), KV, QKV_BIAS),
+	V("self_attn.o_proj.bias", LAYER(o_bias), HIDDEN, O_BIAS),
+	V("self_attn.sinks", LAYER(sinks), HEADS, SINKS),
+	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
+	R("mlp.router.weight", LAYER(router)),
+	V("mlp.router.bias", LAYER(router_bias), EXPERTS, ROUTER_BIAS),
+	SPEC("mlp.experts.gate_up_proj", 0, TWO_EXPERT, HIDDEN, SPARSE, PAIRS,
+	     EXPERTS, true),
+	SPEC("mlp.experts.gate_up_proj_bias", 0, TWO_EXPERT, NONE, EXPERT_BIAS,
+	     PAIRS, EXPERTS, false),
+	SPEC("mlp.experts.down_proj", EXPERT(down), HIDDEN, EXPERT, SPARSE,
+	     WHOLE, EXPERTS, true),
+	SPEC("mlp.experts.down_proj_bias", EXPERT(down_bias), HIDDEN, NONE,
+	     EXPERT_BIAS, WHOLE, EXPERTS, false),
+};
+
 #define TABLES(_top, _layer)						\
 	.top = _top, .nr_top = ARRAY_SIZE(_top),			\
 	.layer = _layer, .nr_layer = ARRAY_SIZE(_layer)
@@ -218,6 +244,10 @@ static const struct weight_names layouts[] = {
 		.leftovers = { ".rotary_emb.inv_freq", ".attention.bias",
 			       ".attention.masked_bias" },
 	},
+	[LAYOUT_GPT_OSS] = {
+		.prefixes = { "model." }, .layers = "layers.",
+		.head = "lm_head.weight", TABLES(llama_top, gpt_oss_layer),
+	},
 };
 
 const struct weight_names *weight_names_of(enum weight_layout layout)
@@ -245,6 +275,8 @@ u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 		return q + 2 * kv;
 	case DIM_HEAD:
 		return cfg->head_dim;
+	case DIM_HEADS:
+		return cfg->heads;
 	case DIM_TWO_INTER:
 		return 2ull * cfg->inter;
 	case DIM_POSITIONS:
@@ -326,6 +358,8 @@ static bool weight_needed(const struct model_config *cfg, enum weight_need need,
 		return cfg->mlp_bias;
 	case NEED_QK_NORM:
 		return cfg->qk_norm;
+	case NEED_SINKS:
+		return cfg->sinks;
 	case NEED_POST_NORMS:
 		return cfg->post_norms;
 	case NEED_NO_POST_NORMS:

@@ -17,6 +17,7 @@ enum weight_dim {
 	DIM_KV,		/* all KV heads */
 	DIM_QKV,	/* all heads */
 	DIM_HEAD,	/* one head */
+	DIM_HEADS,	/* one number for each query head */
 	DIM_TWO_INTER,	/* gate and up */
 	DIM_POSITIONS,	/* rows of learned positions */
 	DIM_EXPERTS,	/* the router's outputs */
@@ -33,6 +34,7 @@ enum weight_need {
 	NEED_O_BIAS,
 	NEED_MLP_BIAS,
 	NEED_QK_NORM,
+	NEED_SINKS,
 	NEED_POST_NORMS,
 	NEED_NO_POST_NORMS,
 	NEED_DENSE,		/* the layer has no experts */

@@ -434,6 +434,7 @@ static void identity_switches(const struct model_config *c,
 	identity_u32(id, "config.o_bias", c->o_bias);
 	identity_u32(id, "config.mlp_bias", c->mlp_bias);
 	identity_u32(id, "config.qk_norm", c->qk_norm);
+	identity_u32(id, "config.sinks", c->sinks);
 	identity_u32(id, "config.gated", c->gated);
 	identity_u32(id, "config.act", c->act);
 	identity_f32(id, "config.embed_scale", c->embed_scale);

@@ -35,6 +35,7 @@ struct model_layer {
 	const float		*v_bias;	/* [kv_heads * head_dim] */
 	const float		*o_bias;	/* [hidden] */
 	const float		*qkv_bias;	/* as @qkv */
+	const float		*sinks;		/* [heads] */
 	const float		*router_bias;	/* [experts] */
 	struct kern_weight	qkv;		/* [heads][q, k, v of a head] */
 	struct kern_weight	q;		/* these three, unless @qkv is set */

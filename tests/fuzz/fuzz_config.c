@@ -130,6 +130,7 @@ static const char * const words[] = {
 	"\"head_dim\":48,", "\"layer_types\":[\"full_attention\"],",
 	"\"rope_scaling\":{\"type\":\"dynamic\",\"factor\":2},",
 	"\"attention_bias\":true,", "\"eos_token_id\":[1,2],",
+	"\"GptOssForCausalLM\"", "\"num_local_experts\":4,",
 	"\"Qwen3MoeForCausalLM\"", "\"moe_intermediate_size\":24,",
 	"\"num_experts\":4,\"num_experts_per_tok\":2,",
 	"\"OPTForCausalLM\"", "\"Gemma3ForCausalLM\"", "\"Qwen3ForCausalLM\"",

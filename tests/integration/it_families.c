@@ -36,13 +36,13 @@ static const struct {
 	{ "llama", 512 }, { "mistral", 1024 }, { "qwen2", 512 },
 	{ "qwen3", 1024 }, { "phi3", 512 }, { "gemma2", 1536 },
 	{ "gemma3", 1024 }, { "gpt2", 1024 }, { "opt", 1024 },
-	{ "neox", 1024 }, { "qwen3-moe", 1536 },
+	{ "neox", 1024 }, { "qwen3-moe", 1536 }, { "gpt-oss", 2048 },
 	{ "llama-linear", 512 }, { "llama-dynamic", 512 },
 	{ "llama-llama3", 512 }, { "llama-yarn", 512 },
 	{ "qwen2-window", 512 }, { "neox-sequential", 1024 },
 };
 
-#define NR_FAMILIES	11u
+#define NR_FAMILIES	12u
 
 struct run {
 	struct samples	single;
@@ -294,11 +294,13 @@ START_TEST(test_layer_groups)
 	u32 i, n;
 
 	for (i = 0; i < NR_FAMILIES; i++) {
-		if (strncmp(cases[i].name, "gemma", 5))
+		if (strncmp(cases[i].name, "gemma", 5) &&
+		    strcmp(cases[i].name, "gpt-oss"))
 			continue;
 		for (n = 0; n < 2; n++)
-			groups_run(i, strcmp(cases[i].name, "gemma2") ? POOL_TOKENS * 3 / 4 :
-				   POOL_TOKENS / 2, swappiness[n], sum);
+			groups_run(i, strcmp(cases[i].name, "gemma3") ?
+				   POOL_TOKENS / 2 : POOL_TOKENS * 3 / 4,
+				   swappiness[n], sum);
 	}
 	for (i = 0; i < NR_PROOFS; i++)
 		ck_assert_msg(sum[i] > 0, "%s never happened", proof_name[i]);

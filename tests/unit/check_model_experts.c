@@ -83,6 +83,39 @@ static const struct change bad[] = {
 	{ "qwen3-moe", "n_shared_experts", "1", -EOPNOTSUPP,
 	  "n_shared_experts: is not known for Qwen3MoeForCausalLM" },
 	{ "qwen3", "num_experts", "8", -EOPNOTSUPP, "num_experts: asks" },
+	{ "gpt-oss", "num_local_experts", NULL, -EINVAL,
+	  "num_local_experts: is missing" },
+	{ "gpt-oss", "num_local_experts", "3", -EINVAL,
+	  "num_experts_per_tok: 4 is above num_local_experts, 3: correct it" },
+	{ "gpt-oss", "num_experts_per_tok", NULL, -EINVAL,
+	  "num_experts_per_tok: is missing" },
+	{ "gpt-oss", "experts_per_token", "2", -EINVAL,
+	  "experts_per_token: 2 is not num_experts_per_tok, 4: delete" },
+	{ "gpt-oss", "intermediate_size", "262145", -EINVAL,
+	  "intermediate_size: 262145 is above 262144, the widest expert" },
+	{ "gpt-oss", "intermediate_size", NULL, -EINVAL,
+	  "intermediate_size: is missing" },
+	{ "gpt-oss", "swiglu_limit", "0", -EINVAL, "swiglu_limit: 0 is" },
+	{ "gpt-oss", "swiglu_alpha", "\"x\"", -EINVAL,
+	  "swiglu_alpha: is no number" },
+	{ "gpt-oss", "rope_scaling", NULL, -EINVAL,
+	  "rope_scaling: is missing: copy the file again" },
+	{ "gpt-oss", "rope_scaling", "null", -EINVAL,
+	  "rope_scaling: is missing" },
+	{ "gpt-oss", "sliding_window", "null", -EINVAL,
+	  "sliding_window: is null, but some layers see a window" },
+	{ "gpt-oss", "layer_types", "[\"sliding_attention\"]", -EINVAL,
+	  "layer_types: has 1 names for 4 layers: correct it" },
+	{ "gpt-oss", "layer_types", "[\"sliding_attention\",\"full_attention\","
+	  "\"chunked_attention\",\"full_attention\"]", -EOPNOTSUPP,
+	  "layer_types: \"chunked_attention\" is not supported" },
+	{ "gpt-oss", "sliding_window_pattern", "2", -EOPNOTSUPP,
+	  "sliding_window_pattern: is not known" },
+	{ "gpt-oss", "norm_topk_prob", "true", -EOPNOTSUPP,
+	  "norm_topk_prob: is not known" },
+	{ "gpt-oss", "quantization_config", "{\"quant_method\":\"mxfp4\","
+	  "\"modules_to_not_convert\":[\"lm_head\"]}", -EOPNOTSUPP,
+	  "quantization_config: asks for a feature that is not supported" },
 };
 
 START_TEST(test_refuses)
@@ -125,6 +158,42 @@ START_TEST(test_qwen3)
 	c.value = "64";
 	ck_assert_int_eq(read_change(&c), 0);
 	ck_assert_uint_eq(cfg.window, 0);
+}
+END_TEST
+
+START_TEST(test_gpt_oss)
+{
+	struct change c = { "gpt-oss", NULL, NULL, 0, NULL };
+
+	ck_assert_int_eq(read_change(&c), 0);
+	ck_assert_uint_eq(cfg.moe.experts, 8);
+	ck_assert_uint_eq(cfg.moe.inter, 24);
+	ck_assert(cfg.moe.over_chosen && cfg.moe.router_bias &&
+		  cfg.moe.expert_bias);
+	ck_assert(cfg.moe.alpha == 1.702f && cfg.moe.limit == 1.0f);
+	ck_assert(sparse(0) && sparse(1) && sparse(2) && sparse(3));
+	ck_assert(cfg.sinks && cfg.qkv_bias && cfg.o_bias);
+	ck_assert_uint_eq(cfg.window, 16);
+	ck_assert_uint_eq(cfg.local[0], 5);
+	ck_assert_int_eq(cfg.rope.type, ROPE_YARN);
+	ck_assert(!cfg.rope.truncate && cfg.rope.theta == 150000);
+	ck_assert_uint_eq(cfg.max_position, 256);
+	c.key = "swiglu_limit";			/* defaults */
+	ck_assert_int_eq(read_change(&c), 0);
+	ck_assert(cfg.moe.limit == 7.0f);
+	c.key = "layer_types";
+	ck_assert_int_eq(read_change(&c), 0);
+	ck_assert_uint_eq(cfg.local[0], 5);
+	c.key = "rope_theta";
+	ck_assert_int_eq(read_change(&c), 0);
+	ck_assert(cfg.rope.theta == 150000);
+	c.key = "experts_per_token";
+	ck_assert_int_eq(read_change(&c), 0);
+	ck_assert_uint_eq(cfg.moe.chosen, 4);
+	c.key = "attention_bias";
+	c.value = "false";
+	ck_assert_int_eq(read_change(&c), 0);
+	ck_assert(!cfg.qkv_bias && !cfg.o_bias);
 }
 END_TEST
 
@@ -180,6 +249,11 @@ static const struct {
 	{ "qwen3-moe", { "experts: 4 of 8 in 2 of 3 layers, 24 wide, silu, gated\n",
 			 "router: softmax over the chosen experts, factor 1\n",
 			 "mlp: 96 wide, silu, gated, in the other layers\n" } },
+	{ "gpt-oss", { "experts: 4 of 8 in 4 of 4 layers, 24 wide, clamped "
+		       "silu, gated, biases\n",
+		       "router: softmax over the chosen experts, bias, factor 1\n",
+		       "attention: 4 heads of 32, 2 of K and V, biases, also "
+		       "behind, sinks\n" } },
 };
 
 START_TEST(test_describes)
@@ -220,6 +294,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, test_refuses, 0, ARRAY_SIZE(bad));
 	tcase_add_test(tc, test_qwen3);
+	tcase_add_test(tc, test_gpt_oss);
 	tcase_add_test(tc, test_tensors);
 	tcase_add_loop_test(tc, test_describes, 0, ARRAY_SIZE(descriptions));
 	suite_add_tcase(s, tc);

@@ -21,7 +21,9 @@
 #define WINDOW		16u
 #define CHUNK		20u	/* most tokens of a sequence in a step */
 
-static const char * const windowed[] = { "gemma3", "qwen2-window", "gemma2" };
+static const char * const windowed[] = {
+	"gpt-oss", "gemma3", "qwen2-window", "gemma2",
+};
 static const char * const kernels[] = { "ref", "cpu", "cuda" };
 
 /* Tokens of a block of each group. */
@@ -352,7 +354,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, test_same_bits, 0,
-			    hosted_rounds(7, ARRAY_SIZE(windowed) *
+			    hosted_rounds(10, ARRAY_SIZE(windowed) *
 					  ARRAY_SIZE(kernels)));
 	tcase_add_test(tc, test_one_group);
 	tcase_add_test(tc, test_tables);

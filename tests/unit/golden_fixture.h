@@ -27,6 +27,7 @@ static const char * const cases[] = {
 	"llama-yarn", "mistral", "qwen2", "qwen2-window", "qwen3", "qwen3-moe",
 	"phi3",
 	"gemma2", "gemma3", "gpt2", "opt", "neox", "neox-sequential",
+	"gpt-oss",
 };
 
 /*
@@ -37,7 +38,8 @@ static inline bool case_is_smooth(const char *name)
 {
 	const char *slash = strrchr(name, '/');
 
-	return !strstr(slash ? slash : name, "-moe");
+	name = slash ? slash : name;
+	return !strstr(name, "-moe") && !strstr(name, "gpt-oss");
 }
 
 /* The content of a case's file. */
