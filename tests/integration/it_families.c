@@ -40,6 +40,7 @@ static const struct {
 	{ "llama-linear", 512 }, { "llama-dynamic", 512 },
 	{ "llama-llama3", 512 }, { "llama-yarn", 512 },
 	{ "qwen2-window", 512 }, { "neox-sequential", 1024 },
+	{ "qwen3-moe-all", 2048 },
 };
 
 #define NR_FAMILIES	12u

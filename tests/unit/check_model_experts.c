@@ -144,6 +144,11 @@ START_TEST(test_qwen3)
 	ck_assert(cfg.moe.over_chosen && !cfg.moe.alpha);
 	ck_assert(cfg.moe.scale == 1.0f);
 	ck_assert(sparse(0) && !sparse(1) && sparse(2));
+	c.of = "qwen3-moe-all";			/* layers by a step */
+	ck_assert_int_eq(read_change(&c), 0);
+	ck_assert(!cfg.moe.over_chosen);
+	ck_assert(!sparse(0) && sparse(1) && !sparse(2) && sparse(3));
+	c.of = "qwen3-moe";
 	c.key = "norm_topk_prob";		/* the default is false */
 	ck_assert_int_eq(read_change(&c), 0);
 	ck_assert(!cfg.moe.over_chosen);

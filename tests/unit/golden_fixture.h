@@ -27,7 +27,7 @@ static const char * const cases[] = {
 	"llama-yarn", "mistral", "qwen2", "qwen2-window", "qwen3", "qwen3-moe",
 	"phi3",
 	"gemma2", "gemma3", "gpt2", "opt", "neox", "neox-sequential",
-	"gpt-oss",
+	"gpt-oss", "qwen3-moe-all",
 };
 
 /*
