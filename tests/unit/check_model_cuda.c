@@ -774,6 +774,26 @@ START_TEST(test_device_fails)
 }
 END_TEST
 
+/* A fetch of the chosen experts fails, or a kernel before it, or the wait for them. */
+START_TEST(test_choice_fails)
+{
+	static const char * const rules[] = {
+		"MemcpyDtoHAsync:1=999", "MemcpyDtoHAsync:3=999",
+		"MemcpyDtoHAsync:6=999", "StreamSynchronize:4=999",
+	};
+
+	ck_assert(hosted_driver());
+	golden_read("gpt-oss");
+	config_write(NULL, NULL);
+	life_steps = 3;
+	ck_assert_int_eq(live_with("KVMM_STANDIN_FAIL", rules[_i]),
+			 STEP_FAILED);
+	ck_assert_int_ne(live_with("KVMM_STANDIN_FAULT",
+				   _i % 2 ? "launch:60" : "launch:25"),
+			 ENDS_WELL);
+}
+END_TEST
+
 static void case_add(Suite *s, TCase *tc, double timeout)
 {
 	tcase_set_tags(tc, "unit model cuda");
@@ -805,6 +825,7 @@ static Suite *model_cuda_suite(void)
 	if (standin_absent("the case 'fails'"))
 		return s;
 	tcase_add_test(fails, test_launches);
+	tcase_add_loop_test(fails, test_choice_fails, 0, hosted_rounds(2, 4));
 	tcase_add_loop_test(fails, test_call_fails, 0, ARRAY_SIZE(failures));
 	if (!standin_forgets("test_device_fails"))
 		tcase_add_loop_test(fails, test_device_fails, 0, 9);
