@@ -49,16 +49,6 @@ static inline u32 group_most(const struct kv_domain *d, u32 g, u32 tokens)
 				  d->width[g]);
 }
 
-/* Blocks of one block or record of each group. */
-static inline u32 domain_width(const struct kv_domain *d)
-{
-	u32 g, nr = 0;
-
-	for (g = 0; g < d->nr_groups; g++)
-		nr += d->width[g];
-	return nr;
-}
-
 /* group_most() of all groups together. */
 static inline u32 domain_most(const struct kv_domain *d, u32 tokens)
 {

@@ -500,6 +500,7 @@ struct kv_part {
  * @width:        blocks of a record, for each group; 1 in a group without records
  * @window:       tokens that a token needs of each group, itself included; 0: all
  *                before it.  2 in a group of records, of which it needs the last
+ * @widths:       sum of @width over the groups
  * @has_records:  a group has records that each token changes
  * @base_tokens:  greatest common divisor of the groups' block_tokens: names are made
  *                of so many ids at a time
@@ -537,6 +538,7 @@ struct kv_domain {
 	u32	window[KVMM_MAX_GROUPS];
 	u32	nr_groups;
 	u32	has_records;
+	u32	widths;
 	u32	base_tokens;
 	u32	hit_tokens;
 	u32	ids_tokens;

@@ -30,6 +30,7 @@ struct tab_grant {
 	u32	first;		/* table index of the block at start */
 	u32	nr_new;		/* blocks to append to the table */
 	bool	copy;		/* the block at @first is to be replaced */
+	bool	state;		/* the table has records */
 	bool	fresh;		/* the record at @first stays, and one behind it is written */
 };
 
@@ -83,13 +84,14 @@ static void grant_work_out(const struct core *c, const struct kv_seq *s,
 		struct tab_grant *tg = &g->tab[t->group];
 		u32 want = group_blocks(d, t->group, a->start + a->max_tokens) + t->shift;
 		u32 width = d->width[t->group];
-		bool kept, state = d->group[t->group].kind == KVMM_GROUP_STATE;
+		bool kept;
 
 		tg->first = group_whole(d, t->group, a->start) + t->shift;
 		tg->nr_new = want > t->nr_blocks ? want - t->nr_blocks : 0;
 		kept = tail_is_kept(c, s, t, tg->first, width, g->nr_new + tg->nr_new);
-		tg->copy = kept && !state;
-		tg->fresh = kept && state;
+		tg->state = d->group[t->group].kind == KVMM_GROUP_STATE;
+		tg->copy = kept && !tg->state;
+		tg->fresh = kept && tg->state;
 		if (tg->fresh) {
 			tg->nr_new += width;
 			g->nr_fresh += width;
@@ -313,7 +315,7 @@ static void grant_take_tab(struct core *c, struct kv_tab *t, u32 start,
 	 * Take the block of the copy first: unmapping its source may free it, and
 	 * an append of the same entry must not get it.
 	 */
-	if (tab_is_state(c, t))
+	if (tg->state)
 		grant_record(c, t, start, tg, res);
 	else if (tg->copy)
 		grant_copy_tail(c, t, tg->first, start % tab_tokens(c, t), e, res);

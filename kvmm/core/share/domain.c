@@ -107,8 +107,10 @@ static void shape_groups(const struct core *c, struct kv_domain *d,
 			d->hit_tokens = d->hit_tokens / gcd(d->hit_tokens, bt) * bt;
 	}
 	d->has_records = 0;
+	d->widths = 0;
 	for (g = 0; g < d->nr_groups; g++) {
 		d->width[g] = group_width(d, g);
+		d->widths += d->width[g];
 		d->has_records |= d->group[g].kind == KVMM_GROUP_STATE;
 	}
 }

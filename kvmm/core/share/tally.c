@@ -59,7 +59,7 @@ void seq_tally(struct core *c, struct kv_seq *s)
 
 	KV_BUG_ON(cl->promised < s->in_pages || d->soon < s->in_soon);
 	KV_BUG_ON(cl->nr_marked < s->in_marked);
-	KV_BUG_ON(s->domain != cl->domain || soon > 2 * domain_width(d));
+	KV_BUG_ON(s->domain != cl->domain || soon > 2 * d->widths);
 	KV_BUG_ON(d->growth < s->in_growth);
 	/* A reserved block waits for the copy of its tail. */
 	KV_BUG_ON((s->flags & SEQF_COPY) && !s->tab.reserved);
@@ -71,7 +71,7 @@ void seq_tally(struct core *c, struct kv_seq *s)
 	s->in_soon = soon;
 	cl->nr_marked += (u32)marked - s->in_marked;
 	s->in_marked = marked;
-	KV_BUG_ON(d->soon > 2 * (u64)d->nr_running * domain_width(d));
+	KV_BUG_ON(d->soon > 2 * (u64)d->nr_running * d->widths);
 	KV_BUG_ON(d->nr_marked < s->in_marked);
 	tally_node(c, s, &d->ready_root, NODE_ORDER, SEQF_IN_READY, ready);
 	/* An old refusal is not removed here: see growth_waits(). */

@@ -47,15 +47,13 @@
 
 /* Is the block of the next token full because the sequence was truncated? */
 static bool tail_was_cut(const struct core *c, const struct kv_seq *s,
-			 const struct kv_tab *t)
+			 const struct kv_tab *t, u32 bt)
 {
-	u32 bt = tab_tokens(c, t);
-
 	/* A copy that the admission reserved a block for is counted there. */
-	if (s->cover % bt == 0 || tab_at(c, t, s->cover) >= t->nr_blocks ||
+	if (s->cover % bt == 0 || s->cover / bt >= t->nr_blocks ||
 	    (s->flags & SEQF_COPY) || s->state != KVMM_SEQ_READY)
 		return false;
-	return c->blocks[table_get(c, t, tab_at(c, t, s->cover))].state != BLK_OPEN;
+	return c->blocks[table_get(c, t, s->cover / bt)].state != BLK_OPEN;
 }
 
 /**
@@ -66,6 +64,7 @@ static bool tail_was_cut(const struct core *c, const struct kv_seq *s,
  */
 u32 wmark_seq(const struct core *c, const struct kv_seq *s)
 {
+	const struct kv_domain *d = seq_domain(c, s);
 	const struct kv_tab *t;
 	u32 nr = 0, have;
 
@@ -75,8 +74,11 @@ u32 wmark_seq(const struct core *c, const struct kv_seq *s)
 		have = t->nr_blocks + t->reserved;
 		/* A block that is reserved for a copy does not make the table longer. */
 		have -= (s->flags & SEQF_COPY) != 0;
-		nr += ((have < tab_blocks(c, t, s->prompt_len + s->max_tokens)) +
-		       tail_was_cut(c, s, t)) * tab_width(c, t);
+		if (have < group_blocks(d, t->group, s->prompt_len + s->max_tokens) + t->shift)
+			nr += d->width[t->group];
+		/* A record is never cut. */
+		if (d->width[t->group] == 1)
+			nr += tail_was_cut(c, s, t, d->group[t->group].block_tokens);
 	}
 	return nr;
 }
