@@ -242,6 +242,87 @@ START_TEST(test_swapped_sequence_lets_other_pass)
 }
 END_TEST
 
+/*
+ * Two host slots with the content of @swapped, whose writes are in flight.  Domain "a"
+ * has three spans: eight blocks of the returned sequence, which may grow by two, two
+ * cached and two free ones.  The fourth span is cache of domain "b", and is not cold.
+ */
+static u64 two_domains(u64 *swapped)
+{
+	u32 other = sh_attach(1, "b");
+	u64 seq, grows;
+
+	*swapped = runs(2, 0, 0);
+	pageout(*swapped);
+	ck_assert_uint_eq(nr_ios, 2);
+	ck_assert_int_eq(sh_close(cl, runs(2, 0, 1000)), 0);
+	seq = sh_ready(other, SH_BT, 0, 2000);
+	sh_compute(other, seq, 0, SH_BT, 2000);
+	ck_assert_int_eq(sh_close(other, seq), 0);
+	grows = runs(8, 2 * SH_BT, 3000);
+	ck_assert_uint_eq(sh_domain(cl).blocks[0], 2);
+	return grows;
+}
+
+/* A sequence of three blocks waits for a write to evict the cache of its domain. */
+static u64 waits_for_write(void)
+{
+	u64 seq = sh_open(cl, 3 * SH_BT, 0);
+
+	ck_assert_int_eq(sh_match(cl, seq, 3 * SH_BT, 4000), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_WAITING);
+	return seq;
+}
+
+/*
+ * A running sequence takes a free block that a waiting one counted on.  The cache is not
+ * enough any more: it gets others' memory, and does not wait for the write.
+ */
+START_TEST(test_growth_ends_wait_for_write)
+{
+	u64 swapped, grows = two_domains(&swapped), waiter = waits_for_write();
+
+	ck_assert_int_eq(sh_begin(cl, grows, 8 * SH_BT, 1), 0);
+	ck_assert_uint_eq(sh_state(cl, waiter), KVMM_SEQ_READY);
+	ck_assert_uint_eq(nr_ios, 2);
+}
+END_TEST
+
+/* The same for a swapped sequence, which wants a free block beside the min mark. */
+START_TEST(test_growth_ends_restore_for_write)
+{
+	u64 swapped, grows = two_domains(&swapped);
+
+	advise(swapped, KVMM_ADV_WILLNEED);
+	ck_assert_uint_eq(sh_state(cl, swapped), KVMM_SEQ_SWAPPED);
+	ck_assert_int_eq(sh_begin(cl, grows, 8 * SH_BT, 1), 0);
+	ck_assert_uint_eq(sh_state(cl, swapped), KVMM_SEQ_RESTORING);
+	ck_assert_uint_eq(nr_ios, 2);
+}
+END_TEST
+
+/*
+ * While the cache is enough, the sequence is not tried again before the write ends: each
+ * try writes ->high_ask anew.
+ */
+START_TEST(test_wait_for_write_costs_no_tries)
+{
+	struct kv_domain *d = &c->domains[sh.cl[cl].info.domain];
+	u64 swapped, waiter;
+
+	(void)two_domains(&swapped);
+	waiter = waits_for_write();
+	d->high_ask = 77;
+	nothing();
+	ck_assert_uint_eq(d->high_ask, 77);
+	ios_done();
+	ck_assert_uint_ne(d->high_ask, 77);
+	ck_assert_uint_eq(sh_state(cl, waiter), KVMM_SEQ_WAITING);
+	copies_done();
+	ck_assert_uint_eq(sh_state(cl, waiter), KVMM_SEQ_READY);
+}
+END_TEST
+
 static Suite *suite(void)
 {
 	Suite *s = suite_create("core_wakeup_swap");
@@ -250,6 +331,9 @@ static Suite *suite(void)
 	tcase_add_checked_fixture(tc, setup_two_slots, teardown);
 	tcase_add_test(tc, test_stuck_restore_ends);
 	tcase_add_test(tc, test_stall_of_area_ends_wait);
+	tcase_add_test(tc, test_growth_ends_wait_for_write);
+	tcase_add_test(tc, test_growth_ends_restore_for_write);
+	tcase_add_test(tc, test_wait_for_write_costs_no_tries);
 	suite_add_tcase(s, tc);
 	tc = tcase_create("four slots");
 	tcase_add_checked_fixture(tc, setup_four_slots, teardown);

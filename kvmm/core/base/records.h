@@ -592,6 +592,7 @@ struct kv_domain {
 	u32	salvaged;	/* blocks with BLKF_SALVAGED */
 	u32	kept;		/* its capacity in blocks since the device failed, see device.c */
 	u32	serial;		/* number of this domain among all ever made, see why.c */
+	u32	own_ask;	/* own blocks that a waiter counts on, beside wmark_min(), or 0 */
 	s64	lag;		/* its share above the mean, over time, see limit.c */
 	u64	prefill_ns_token;	/* prefill time of a token, from its clients; see step.c */
 	u64	left;		/* time at which its last client left */

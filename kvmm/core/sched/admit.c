@@ -296,15 +296,19 @@ static enum verdict room_promised(struct core *c, struct kv_seq *s, struct hits 
 static enum verdict admit_mapped(struct core *c, struct kv_seq *s, struct hits *h,
 				 u32 min)
 {
+	struct kv_domain *d = seq_domain(c, s);
 	enum verdict verdict;
+	u32 room, spare;
 
 	KV_BUG_ON(s->tab.nr_blocks || s->tab.first_page != CORE_NONE);
 	if (!reads_have_room(c, s, h))
 		return ROOM_MADE;
+	room = seq_wants(d, s, h) + h->low + min;
+	spare = hits_spare(d, h, room);
 	map_hits(c, s, h);
-	verdict = room_evict(c, s->domain, seq_wants(seq_domain(c, s), s, h) +
-					   h->low + min);
+	verdict = room_evict(c, s->domain, room);
 	if (verdict == ROOM_MADE) {
+		d->own_ask = room + spare - min;
 		unmap_and_wait(c, s, CORE_WAIT_demote);
 		return ROOM_MADE;
 	}
@@ -314,7 +318,7 @@ static enum verdict admit_mapped(struct core *c, struct kv_seq *s, struct hits *
 		 * An open step may read an evicted block: try again with
 		 * others' memory.
 		 */
-		domain_kick(seq_domain(c, s));
+		domain_kick(d);
 		unmap_hits(c, s);
 		return ROOM_NONE;
 	}
@@ -426,6 +430,7 @@ static enum verdict admit_next(struct core *c, u32 dom)
 	d->retry = 0;
 	d->stalled = 0;
 	d->high_ask = 0;
+	d->own_ask = 0;
 	d->host_wanted = 0;
 	for (i = d->wait_head; i != CORE_NONE; i = next) {
 		struct kv_seq *s = waiter_turn(c, &c->seqs[i]);
@@ -526,7 +531,15 @@ static void admit_round(struct core *c, bool goes_on)
 	for_each_domain(c, i) {
 		struct kv_domain *d = &c->domains[i];
 
-		if (!d->stalled || d->retry || !d->nr_waiting)
+		if (d->retry || !d->nr_waiting)
+			continue;
+		/*
+		 * Its first waiter waits for a write to evict cache, and others have
+		 * taken blocks that it counts on: now spans of other domains may help.
+		 */
+		if (d->own_ask && room_lacks(c, d, d->own_ask, wmark_min(d)))
+			domain_kick(d);
+		if (!d->stalled || d->retry)
 			continue;
 		/* Its own sequences grew out of its memory.min since it was tried. */
 		d->promised &= limit_within_min(d, domain_held(d),

@@ -322,6 +322,8 @@ enum verdict swap_restore(struct core *c, struct kv_seq *s)
 	if (verdict != ROOM_NOW) {
 		if (verdict == ROOM_NONE)
 			domain_kick(d);	/* try again at the next event */
+		else
+			d->own_ask = cached + room - min(room, wmark_min(d));
 		return verdict;
 	}
 
