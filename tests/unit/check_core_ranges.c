@@ -199,6 +199,9 @@ START_TEST(test_domains)
 	refused("shape of domain", d->dev.span_tail, 1);
 	refused("shape of domain", d->dev.block_bytes, 512);
 	refused("shape of domain", d->stride[0], d->stride[0] + 1);
+	refused("shape of domain", d->base_tokens, ~0u);
+	refused("shape of domain", d->hit_tokens, 0);
+	refused("shape of domain", d->ids_tokens, ~0u);
 	refused("sequences of domain", d->wait_head, s->nr_seqs);
 	refused("sequences of domain", d->wait_tail, s->nr_seqs);
 	refused("sequences of domain", d->run_head, s->nr_seqs);

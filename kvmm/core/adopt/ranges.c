@@ -107,6 +107,8 @@ static bool same_shape(const struct kv_domain *a, const struct kv_domain *b)
 {
 	return a->used == b->used && a->tenant == b->tenant &&
 	       a->nr_groups == b->nr_groups &&
+	       a->base_tokens == b->base_tokens &&
+	       a->hit_tokens == b->hit_tokens && a->ids_tokens == b->ids_tokens &&
 	       !memcmp(a->group, b->group, sizeof(a->group)) &&
 	       !memcmp(a->stride, b->stride, sizeof(a->stride)) &&
 	       !memcmp(a->width, b->width, sizeof(a->width)) &&
