@@ -124,6 +124,7 @@ SPOIL(table, table_set(c, &s->tab, 1, table_get(c, &s->tab, 0)))
 SPOIL(shadow, sh.cl[cl].tables[s->tab.first_page].entry[1]++)
 SPOIL(shadow_seq, sh.cl[cl].tables[s->tab.first_page].seq++)
 SPOIL(peak, d->dev.peak = 0)
+SPOIL(close_waits, d->close_waits = 1)
 SPOIL(wait_back, c->seqs[d->wait_head].prev = 0)
 SPOIL(run_back, c->seqs[d->run_tail].prev = CORE_NONE)
 SPOIL(run_tail, d->run_tail = d->run_head)
@@ -166,7 +167,7 @@ static const struct {
 	CASE(span_open), CASE(isolated_free), CASE(isolated_cached), CASE(isolated),
 	CASE(extent_tenant), CASE(extent_backed), CASE(extent_mapped),
 	CASE(extent_sent), CASE(pool_size), CASE(table), CASE(shadow),
-	CASE(shadow_seq), CASE(peak), CASE(wait_back),
+	CASE(shadow_seq), CASE(peak), CASE(close_waits), CASE(wait_back),
 	CASE(run_back), CASE(run_tail), CASE(nr_copy), CASE(soon), CASE(tails), CASE(promised),
 	CASE(cl_marked), CASE(ready_root), CASE(oldest), CASE(wait_root), CASE(ready_flag),
 	CASE(refused), CASE(refused_flag), CASE(loose),

@@ -432,6 +432,55 @@ START_TEST(test_reservation_gives_way)
 }
 END_TEST
 
+/*
+ * The same in an open step.  The sequence was preempted at its end, and wants its memory
+ * again.  @b: takes another sequence, in the first span.
+ */
+static u64 preempted_in_a_step(u64 *b)
+{
+	u64 a;
+
+	*b = computed(cl, 4, 0, 9000);
+	a = sh_ready(cl, 26 * SH_BT, 0, 1000);
+	ck_assert_uint_eq(sh_domain(cl).room, 2);
+	ck_assert_int_eq(sh_begin(cl, a, 0, SH_BT), 0);
+	ck_assert_int_eq(resize(7), 0);
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_MARKED);
+	ck_assert_int_eq(sh_end(cl, a, 0, SH_BT, 1000), 0);
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_RECOMPUTE);
+	ck_assert_int_eq(sh_match(cl, a, 26 * SH_BT, 1000), 0);
+	return a;
+}
+
+/*
+ * It is not admitted before the span is isolated: else it would reserve the same blocks
+ * at each tick, and the span would never leave.
+ */
+START_TEST(test_reservation_does_not_come_back)
+{
+	u64 b, a = preempted_in_a_step(&b);
+
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_WAITING);
+	through();
+	expect_offline(1);
+	ck_assert_uint_eq(sh_count(CORE_EV_resize_preempt), 1);
+	ck_assert_uint_eq(sh_state(cl, b), KVMM_SEQ_READY);
+	ck_assert_int_eq(sh_close(cl, b), 0);
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* A shrink that is called off holds no sequence up. */
+START_TEST(test_called_off_beside_a_reservation)
+{
+	u64 b, a = preempted_in_a_step(&b);
+
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(resize(ALL), 0);
+	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_READY);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_resize");
@@ -453,6 +502,8 @@ int main(void)
 	tcase_add_test(tc, test_revoked_and_back);
 	tcase_add_test(tc, test_other_span_stays_isolated);
 	tcase_add_test(tc, test_reservation_gives_way);
+	tcase_add_test(tc, test_reservation_does_not_come_back);
+	tcase_add_test(tc, test_called_off_beside_a_reservation);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

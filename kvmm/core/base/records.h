@@ -579,6 +579,7 @@ struct kv_domain {
 	u32	nr_preempted;
 	u32	high_ask;	/* what it asks of memory.high beside wmark_min(), or 0 */
 	u32	move_waits;	/* scratch of resize.c: a span of it waits for room to move */
+	u32	close_waits;	/* reservations keep a leaving span open, see resize.c */
 	u32	blocked;	/* refused in this round of admit_all(): not tried again in it */
 	u32	stalled;	/* blocks that the first waiting sequence lacks room for, or 0 */
 	u32	promised;	/* that sequence is within memory.min */

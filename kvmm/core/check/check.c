@@ -610,6 +610,8 @@ static void walk_domain(struct walk *w, u32 dom)
 	       d->salvaged, salvaged);
 	expect(w, "swap", "blocks on the way in of", dom, d->nr_filling,
 	       filling);
+	expect(w, "domain", "held up by no shrink:", dom,
+	       d->close_waits && !c->head->resizing, 0);
 	if (domain_used(d) > d->dev.peak)
 		walk_fault(w, "domain", "peak of", dom, d->dev.peak,
 			   domain_used(d));

@@ -70,7 +70,9 @@ static bool span_finds_room(struct core *c, u32 first, u32 nr)
 
 /*
  * Isolate the span.  If its free blocks are needed to cover reservations, the
- * sequences with reservations are preempted.
+ * sequences with reservations are preempted.  Those in an open step lose them later:
+ * until the span is isolated, the domain admits no sequence, which would reserve these
+ * blocks again before the next tick.
  *
  * Return: true when it is isolated now.  Else it was released, or the next tick
  * tries again.
@@ -78,7 +80,7 @@ static bool span_finds_room(struct core *c, u32 first, u32 nr)
 static bool span_close_off(struct core *c, u32 first)
 {
 	u32 dom = c->spans[first].domain, i, next;
-	const struct kv_domain *d = &c->domains[dom];
+	struct kv_domain *d = &c->domains[dom];
 	int err;
 
 	KV_BUG_ON(!c->spans[first].nr_extents);
@@ -99,6 +101,7 @@ static bool span_close_off(struct core *c, u32 first)
 		next = d->run_head;	/* the list has changed */
 		err = c->spans[first].nr_extents ? span_isolate(c, first) : 1;
 	}
+	d->close_waits |= err == -EBUSY;
 	return !err;
 }
 
@@ -224,13 +227,28 @@ static bool extent_returns(struct core *c, u32 e)
 	return true;
 }
 
+/* No domain waits for a leaving span, as far as is known. */
+static void domains_reset(struct core *c)
+{
+	u32 i;
+
+	for_each_domain(c, i) {
+		struct kv_domain *d = &c->domains[i];
+
+		d->move_waits = 0;
+		if (d->close_waits)
+			domain_kick(d);
+		d->close_waits = 0;
+	}
+}
+
 /**
  * resize_tick() - go on with extents that leave the pool
  */
 void resize_tick(struct core *c)
 {
 	bool done = true;
-	u32 e, i;
+	u32 e;
 
 	if (!c->head->resizing)
 		return;
@@ -238,15 +256,16 @@ void resize_tick(struct core *c)
 	for (e = 0; e < core_sizes(c)->nr_extents; e++)
 		done &= extent_returns(c, e);
 	c->taker = CORE_NONE;
-	for_each_domain(c, i)
-		c->domains[i].move_waits = 0;
+	domains_reset(c);
 	for (e = c->head->nr_online; e < core_sizes(c)->nr_extents; e++)
 		if (span_at(c, e) != CORE_NONE)
 			span_close(c, span_at(c, e));
 	for (e = c->head->nr_online; e < core_sizes(c)->nr_extents; e++)
 		done &= extent_leave(c, e);
-	if (done)
-		c->head->resizing = 0;
+	if (!done)
+		return;
+	c->head->resizing = 0;
+	domains_reset(c);
 }
 
 /* Give up the runs that reach into the leaving part. */

@@ -349,6 +349,11 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 		seq_fail(c, s, -EDQUOT);
 		return WAITS_NOT;
 	}
+	KV_BUG_ON(d->close_waits && !c->head->resizing);
+	if (d->close_waits) {
+		why_note(c, CORE_WAIT_moving, CORE_NONE);
+		return ROOM_MADE;
+	}
 	if (s->flags & SEQF_SWAPPED) {
 		if (!growth_waits(c, s) && !starved_waits(c, s))
 			return swap_restore(c, s);
