@@ -298,6 +298,26 @@ START_TEST(test_fork_undone)
 }
 END_TEST
 
+/* A step that computes nothing, while one behind it is open. */
+START_TEST(test_fork_undone_before_a_step)
+{
+	u64 seq = runs(40, 100, 1), kid, first;
+	u32 old[WIDTH];
+
+	record_at(seq, 3, old);
+	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
+	begins(seq, 40, 1, 3, 6);
+	first = sh.cl[cl].step;
+	begins(seq, 41, 1, 6, 6);
+	ck_assert_int_eq(sh_end_empty(cl, first), 0);
+	tab_has(seq, 1, 9, 3);
+	is_record(seq, 3, old);
+	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step), 0);
+	tab_has(seq, 1, 6, 3);
+	is_record(seq, 3, old);
+}
+END_TEST
+
 /* The first step behind a fork writes several records, and another one is open behind it. */
 START_TEST(test_fork_chunk)
 {
@@ -424,6 +444,7 @@ int main(void)
 	tcase_add_test(tc, test_names);
 	tcase_add_test(tc, test_fork);
 	tcase_add_test(tc, test_fork_undone);
+	tcase_add_test(tc, test_fork_undone_before_a_step);
 	tcase_add_test(tc, test_fork_chunk);
 	tcase_add_test(tc, test_fork_many);
 	tcase_add_test(tc, test_truncate);

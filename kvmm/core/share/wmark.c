@@ -77,7 +77,7 @@ u32 wmark_seq(const struct core *c, const struct kv_seq *s)
 		if (have < group_blocks(d, t->group, s->prompt_len + s->max_tokens) + t->shift)
 			nr += d->width[t->group];
 		/* A record is never cut. */
-		if (d->width[t->group] == 1)
+		if (d->group[t->group].kind != KVMM_GROUP_STATE)
 			nr += tail_was_cut(c, s, t, d->group[t->group].block_tokens);
 	}
 	return nr;
