@@ -26,7 +26,9 @@
  *   gemm		sum |x||w| + |bias|
  *   attention	max |v| * (1 + scale * max sum |q||k|), over what the row sees,
  *		whether or not scores are capped
+ *   attn_latent	the same, with |k| and |v| of the stored vectors
  *   rope		|x[j]| + |x[j + half]|; its table: 1
+ *   rope_pairs	|x[2j]| + |x[2j + 1]|
  *   layernorm	(|x| + max |x| of the row) / deviation * |w| + |bias|
  *   act		|gate|, times |up|; RELU: bit-equal
  *   swiglu	|gate| * (|up| + 1)
@@ -104,6 +106,10 @@
 #define KERN_MAX_HEAD_DIM	256
 #define KERN_DIM_ALIGN		16
 
+/* The same for KV with a @rank (struct kern_kv), and the largest rank. */
+#define KERN_MAX_LATENT_DIM	576
+#define KERN_MAX_RANK		512
+
 /* Tokens of a block: a multiple of the first, at most the second. */
 #define KERN_BLOCK_MIN		16u
 #define KERN_BLOCK_MAX		4096u
@@ -164,16 +170,26 @@ struct kern_weight {
  * @block_tokens: a multiple of KERN_BLOCK_MIN, at most KERN_BLOCK_MAX
  * @nr_layers:    layers of a block (kv_copy copies all of them)
  * @group:        number of the layer group; 0 if all layers are one group
- * @kv_heads:     KVH
+ * @kv_heads:     KVH; 1 with @rank
  * @head_dim:     hd
+ * @rank:         0: K and V are stored.  Else only K is stored, and the first @rank
+ *	numbers of K are V, too
  * @dtype:        type of K and V elements
  *
  * Inside one layer of a block: [K|V][kv_head][token][dim], and after that, for
- * types with scales, [K|V][kv_head][token] in f32.  kern_kv_addr() and
- * kern_kv_scale_addr() are the definition.  Nothing else is assumed, so
- * block-major and layer-major pools differ only in @layer_stride and the
- * entries.  The elements of a layer take a multiple of 512 bytes and its scales
- * one of 128, so that dense layers keep the alignment of a block.
+ * types with scales, [K|V][kv_head][token] in f32; with @rank there is no V.
+ * kern_kv_addr() and kern_kv_scale_addr() are the definition.  Nothing else is
+ * assumed, so block-major and layer-major pools differ only in @layer_stride and
+ * the entries.  The elements of a layer take a multiple of 512 bytes and its
+ * scales one of 128 (with @rank 256 and 64), so that dense layers keep the
+ * alignment of a block.
+ *
+ * Latent attention (@rank is not 0).  A token has one vector of hd numbers for all
+ * query heads: its latent vector of @rank numbers, and behind it the rotated part
+ * of the key.  A score is the product of a query with all hd numbers, and the
+ * result is the weighted sum of latent vectors.  So the model multiplies queries
+ * by the matrix that makes keys of latent vectors, and results by the matrix that
+ * makes values, and K and V of heads are never computed.
  *
  * Scaled types.  A number is its element times the scale of its head and token.
  * kv_write computes both from the hd numbers x of a K or V head, all in f32,
@@ -193,6 +209,7 @@ struct kern_kv {
 	u32		group;
 	u32		kv_heads;
 	u32		head_dim;
+	u32		rank;
 	enum kern_dtype	dtype;
 };
 
@@ -206,12 +223,18 @@ static inline u8 *kern_kv_addr(const struct kern_kv *kv, u32 entry, u32 layer,
 	       row * kv->head_dim * kern_dtype_size(kv->dtype);
 }
 
+/* Vectors of a token and head: K and V, or K alone. */
+static inline u32 kern_kv_sides(const struct kern_kv *kv)
+{
+	return kv->rank ? 1 : 2;
+}
+
 /*
  * Bytes of the elements of one layer of one block; its scales begin after them.
  */
 static inline u64 kern_kv_data_bytes(const struct kern_kv *kv)
 {
-	return 2ull * kv->kv_heads * kv->block_tokens * kv->head_dim *
+	return (u64)kern_kv_sides(kv) * kv->kv_heads * kv->block_tokens * kv->head_dim *
 	       kern_dtype_size(kv->dtype);
 }
 
@@ -230,7 +253,7 @@ static inline float *kern_kv_scale_addr(const struct kern_kv *kv, u32 entry,
 /* Bytes of one layer of one block. */
 static inline u64 kern_kv_layer_bytes(const struct kern_kv *kv)
 {
-	u64 rows = 2ull * kv->kv_heads * kv->block_tokens;
+	u64 rows = (u64)kern_kv_sides(kv) * kv->kv_heads * kv->block_tokens;
 
 	return kern_kv_data_bytes(kv) +
 	       (kern_dtype_scaled(kv->dtype) ? rows * sizeof(float) : 0);
@@ -251,15 +274,16 @@ struct kern_attn_seq {
 };
 
 /**
- * struct kern_attn - arguments of one attention call (one layer)
+ * struct kern_attn - arguments of one attention or attn_latent call (one layer)
  * @kv:      geometry of the pool
  * @layer:   which layer
  * @nr_seqs: length of @seqs
  * @seqs:    rows and tables; prefill and decode rows may be mixed
  * @q:       [M][H][hd], rows @q_ld apart; already rotated
  * @q_ld:    0 means H * hd
- * @out:     [M][H][hd], rows @out_ld apart; only rows named in @seqs are written
- * @out_ld:  0 means H * hd
+ * @out:     [M][H][hd], rows @out_ld apart; only rows named in @seqs are written.
+ *	With the KV's rank: [M][H][rank]
+ * @out_ld:  0 means dense
  * @heads:   H
  * @window:  a row at position p sees positions p - window + 1 .. p; 0 means all
  * @scale:   factor on q.k before the softmax, usually 1 / sqrt(hd)
@@ -296,6 +320,10 @@ struct kern_attn {
  * @v:       [M][KVH][hd], rows @v_ld apart
  * @v_ld:    0 means KVH * hd
  *
+ * With the KV's rank @k is [M][rank], the latent vectors, and @v is
+ * [M][hd - rank], the part of the keys behind them.  Both are dense if their ld is
+ * 0, and have one scale.
+ *
  * No two rows of a call may name the same slot of the pool.
  */
 struct kern_kv_append {
@@ -307,6 +335,29 @@ struct kern_kv_append {
 	u64				k_ld;
 	const float			*v;
 	u64				v_ld;
+};
+
+/**
+ * struct kern_rope_pairs - arguments of one rope_pairs call
+ * @x:      [@m][@heads] parts of 2 * @half numbers: row i, head h begins at
+ *	i * @x_ld + h * @x_step
+ * @x_ld:   elements from a row to the next
+ * @x_step: elements from a head to the next
+ * @y:      gets the rotated numbers, likewise at i * @y_ld + h * @y_step; no part
+ *	may overlap @x
+ * @table:  from rope_table(), one table row for each row
+ */
+struct kern_rope_pairs {
+	const float	*x;
+	u64		x_ld;
+	u64		x_step;
+	float		*y;
+	u64		y_ld;
+	u64		y_step;
+	u32		m;
+	u32		heads;
+	u32		half;
+	const float	*table;
 };
 
 /* One of several matrices that are multiplied by the same x. */
@@ -554,9 +605,9 @@ struct kern_rows {
  * @step_begin, @step_end: see kern_step_begin(); NULL if a step is only its ops.
  *
  * @settles: from now on results of embed, rmsnorm, layernorm, gemm, rope,
- *	attention, silu_mul, act, swiglu, route (its shares), blend, add and scale
- *	are (or are not) rounded to bf16 by the op that makes them, as settle()
- *	would.  NULL: call settle().
+ *	rope_pairs, attention, attn_latent, silu_mul, act, swiglu, route (its shares),
+ *	blend, add and scale are (or are not) rounded to bf16 by the op that makes
+ *	them, as settle() would.  NULL: call settle().
  *
  * @settle: round @n elements to bf16, nearest even, in place; NaN stays NaN.
  *
@@ -595,9 +646,18 @@ struct kern_rows {
  *	  x'[j + half] = x[j + half] * cos + x[j] * sin
  *	and dimensions from r on unchanged.
  *
+ * @rope_pairs: rotate numbers whose partners are their neighbours, and sort the
+ *	result as rope() has it: for j < half
+ *	  y[j]        = x[2j] * cos - x[2j + 1] * sin
+ *	  y[j + half] = x[2j + 1] * cos + x[2j] * sin
+ *	See struct kern_rope_pairs.
+ *
  * @kv_write: append K and V of rows to the pool; see struct kern_kv_append.
  *
  * @attention: paged, causal, grouped-query; see struct kern_attn.
+ *
+ * @attn_latent: the same over KV with a rank, without window, soft cap and sinks;
+ *	see "Latent attention" at struct kern_kv.
  *
  * @kv_copy: carry out @nr descriptors in the order given, for all layers.
  *
@@ -686,8 +746,11 @@ struct kern_ops {
 			   float *table);
 	void (*rope)(struct kern_ctx *ctx, float *x, u64 ld, u32 m, u32 heads,
 		     u32 head_dim, u32 half, const float *table);
+	void (*rope_pairs)(struct kern_ctx *ctx,
+			   const struct kern_rope_pairs *r);
 	void (*kv_write)(struct kern_ctx *ctx, const struct kern_kv_append *a);
 	void (*attention)(struct kern_ctx *ctx, const struct kern_attn *a);
+	void (*attn_latent)(struct kern_ctx *ctx, const struct kern_attn *a);
 	void (*kv_copy)(struct kern_ctx *ctx, const struct kern_kv *kv,
 			const struct kern_kv_copy *copies, u32 nr);
 	void (*silu_mul)(struct kern_ctx *ctx, const float *gate,
@@ -745,7 +808,8 @@ const struct kern_ops *kern_at(u32 i);
  * @kv: the geometry; @base is not checked
  *
  * Return: 0, or -EINVAL (head_dim not a multiple of KERN_DIM_ALIGN or above
- * KERN_MAX_HEAD_DIM, block_tokens out of range, layers overlapping or not
+ * KERN_MAX_HEAD_DIM, or above KERN_MAX_LATENT_DIM with a rank; a rank above
+ * KERN_MAX_RANK or not below head_dim, block_tokens out of range, layers overlapping or not
  * aligned to elements and scales, an empty dimension).
  */
 int __must_check kern_kv_check(const struct kern_kv *kv);

@@ -39,6 +39,19 @@ const struct kern_ops *kern_get(const char *name)
 	return NULL;
 }
 
+/* Dims of heads, and the rank. */
+static bool dims_fit(const struct kern_kv *kv)
+{
+	const u32 most = kv->rank ? KERN_MAX_LATENT_DIM : KERN_MAX_HEAD_DIM;
+
+	if (!kv->head_dim || kv->head_dim % KERN_DIM_ALIGN ||
+	    kv->head_dim > most)
+		return false;
+	return !kv->rank || (kv->kv_heads == 1 && kv->rank <= KERN_MAX_RANK &&
+			     kv->rank < kv->head_dim &&
+			     !(kv->rank % KERN_DIM_ALIGN));
+}
+
 int kern_kv_check(const struct kern_kv *kv)
 {
 	u32 align = kern_dtype_scaled(kv->dtype) ? sizeof(float) :
@@ -49,8 +62,7 @@ int kern_kv_check(const struct kern_kv *kv)
 	if (!kv->block_tokens || kv->block_tokens % KERN_BLOCK_MIN ||
 	    kv->block_tokens > KERN_BLOCK_MAX)
 		return -EINVAL;
-	if (!kv->head_dim || kv->head_dim % KERN_DIM_ALIGN ||
-	    kv->head_dim > KERN_MAX_HEAD_DIM)
+	if (!dims_fit(kv))
 		return -EINVAL;
 	if (!kv->nr_layers || !kv->kv_heads || !kv->unit)
 		return -EINVAL;

@@ -108,6 +108,21 @@ static void kv_write_head(const struct kern_kv *kv, u32 entry, u32 layer,
 		    scale, x, kv->head_dim);
 }
 
+/* One latent vector, and the part of the key behind it, with one scale. */
+static void kv_write_latent(const struct kern_kv_append *a, u32 entry,
+			    u32 token, u32 row)
+{
+	const struct kern_kv *kv = a->kv;
+	const u32 rest = kv->head_dim - kv->rank;
+	float x[KERN_MAX_LATENT_DIM];
+
+	memcpy(x, a->k + row * (a->k_ld ? a->k_ld : kv->rank),
+	       kv->rank * sizeof(*x));
+	memcpy(x + kv->rank, a->v + row * (a->v_ld ? a->v_ld : rest),
+	       rest * sizeof(*x));
+	kv_write_head(kv, entry, a->layer, 0, 0, token, x);
+}
+
 static void kv_write_row(const struct kern_kv_append *a, const u32 *table,
 			 u32 pos, u32 row)
 {
@@ -119,6 +134,10 @@ static void kv_write_row(const struct kern_kv_append *a, const u32 *table,
 	const float *v = a->v + row * (a->v_ld ? a->v_ld : dense);
 	u32 h;
 
+	if (kv->rank) {
+		kv_write_latent(a, entry, token, row);
+		return;
+	}
 	for (h = 0; h < kv->kv_heads; h++) {
 		kv_write_head(kv, entry, a->layer, 0, h, token,
 			      k + (u64)h * kv->head_dim);
@@ -167,7 +186,7 @@ static void copy_layer(void *arg, u32 layer)
 	u32 h, is_v;
 
 	for (c = job->copies; c < job->copies + job->nr; c++)
-		for (is_v = 0; is_v < 2; is_v++)
+		for (is_v = 0; is_v < kern_kv_sides(job->kv); is_v++)
 			for (h = 0; h < job->kv->kv_heads; h++)
 				copy_head(job->kv, c, layer, is_v, h);
 }

@@ -200,6 +200,49 @@ void KERN_FN(rope)(struct kern_ctx *ctx, float *x, u64 ld, u32 m, u32 heads,
 	rows_parallel(ctx, &j, (u64)heads * head_dim, rope_item);
 }
 
+struct pairs_job {
+	const struct kern_rope_pairs	*r;
+	u32				rows;		/* of an item */
+};
+
+static void pairs_item(void *arg, u32 item)
+{
+	const struct pairs_job *job = arg;
+	const struct kern_rope_pairs *r = job->r;
+	u32 i, h, j, end = min(r->m, (item + 1) * job->rows);
+	const float *x, *cosine, *sine;
+	float *y;
+
+	for (i = item * job->rows; i < end; i++) {
+		cosine = r->table + 2ull * i * r->half;
+		sine = cosine + r->half;
+		for (h = 0; h < r->heads; h++) {
+			x = r->x + i * r->x_ld + h * r->x_step;
+			y = r->y + i * r->y_ld + h * r->y_step;
+			for (j = 0; j < r->half; j++) {
+				y[j] = x[2 * j] * cosine[j] -
+				       x[2 * j + 1] * sine[j];
+				y[j + r->half] = x[2 * j + 1] * cosine[j] +
+						 x[2 * j] * sine[j];
+			}
+		}
+	}
+}
+
+void KERN_FN(rope_pairs)(struct kern_ctx *ctx, const struct kern_rope_pairs *r)
+{
+	const u64 d = 2ull * r->heads * r->half;
+	const struct pairs_job job = {
+		.r = r,
+		.rows = max((u64)1, KERN_PARALLEL_MIN / 8 / max(d, (u64)1)),
+	};
+
+	if (r->m * d < KERN_PARALLEL_MIN / 2)
+		ctx = NULL;
+	kern_parallel(ctx, DIV_ROUND_UP(r->m, job.rows), pairs_item,
+		      (void *)(uintptr_t)&job);
+}
+
 static __inline_always vf silu(vf g)
 {
 	return g / (vf_set(1.0f) + vf_exp(-g));

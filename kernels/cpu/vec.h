@@ -48,7 +48,10 @@ void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		   float *y, u64 y_ld);
 void KERN_FN(rope)(struct kern_ctx *ctx, float *x, u64 ld, u32 m, u32 heads,
 		   u32 head_dim, u32 half, const float *table);
+void KERN_FN(rope_pairs)(struct kern_ctx *ctx,
+			 const struct kern_rope_pairs *r);
 void KERN_FN(attention)(struct kern_ctx *ctx, const struct kern_attn *a);
+void KERN_FN(attn_latent)(struct kern_ctx *ctx, const struct kern_attn *a);
 void KERN_FN(silu_mul)(struct kern_ctx *ctx, const float *gate,
 		       const float *up, u64 ld, u32 m, u32 d, float *y);
 void KERN_FN(act)(struct kern_ctx *ctx, enum kern_act act, const float *gate,

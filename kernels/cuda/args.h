@@ -77,7 +77,7 @@ struct dev_kv {
 	u32	kv_heads;
 	u32	head_dim;
 	u32	dtype;		/* enum kern_dtype */
-	u32	resv;
+	u32	rank;
 };
 
 /* With @settle every result of an op is rounded to bf16. */
@@ -170,6 +170,21 @@ struct k_rope_args {
 	u32		vec;
 };
 
+/* struct kern_rope_pairs */
+struct k_rope_pairs_args {
+	const float	*x;
+	float		*y;
+	const float	*table;
+	u64		x_ld;
+	u64		x_step;
+	u64		y_ld;
+	u64		y_step;
+	u32		m;
+	u32		heads;
+	u32		half;
+	u32		settle;
+};
+
 /* y = act(gate) * up, rows of gate and up @ld apart; @up may be NULL. */
 struct k_act_args {
 	const float	*gate;
@@ -232,6 +247,7 @@ struct k_blend_args {
 
 /* ---- kv.cu ---- */
 
+/* Also of k_latent_write: @k has the latent vectors, @v the rest of the keys. */
 struct k_kv_write_args {
 	struct dev_kv	 kv;
 	struct dev_batch batch;

@@ -14,12 +14,13 @@
  */
 #include "kernels/cuda/internal.h"
 
-/* As in attn.h and attn_exact.cu. */
+/* As in attn.h, attn_exact.cu and attn_latent.cu. */
 #define ATTN_Q			16u
 #define ATTN_FEW		64u
 #define EXACT_SPAN		512u
 #define EXACT_THREADS		256u
 #define EXACT_PAD		4u
+#define LATENT_Q		8u
 #define JOIN_THREADS		256u
 
 /* Most scratch for spans; items that need more are not split. */
@@ -108,6 +109,8 @@ static bool in_place(const struct kern_kv *kv)
 static struct k_attn_args args_of(struct cuda_ctx *c, const struct kern_attn *a)
 {
 	const u64 dense = (u64)a->heads * a->kv->head_dim;
+	const u64 out = (u64)a->heads * (a->kv->rank ? a->kv->rank :
+						       a->kv->head_dim);
 	const u32 shift = __builtin_ctz(a->kv->block_tokens);
 	const u32 odd = a->kv->block_tokens >> shift;
 
@@ -115,7 +118,7 @@ static struct k_attn_args args_of(struct cuda_ctx *c, const struct kern_attn *a)
 		.batch = cuda_batch_of(c, a->seqs, a->nr_seqs, a->kv),
 		.kv = cuda_kv(a->kv),
 		.q = a->q, .q_ld = a->q_ld ? a->q_ld : dense,
-		.out = a->out, .out_ld = a->out_ld ? a->out_ld : dense,
+		.out = a->out, .out_ld = a->out_ld ? a->out_ld : out,
 		.layer = a->layer, .heads = a->heads,
 		.group = a->heads / a->kv->kv_heads,
 		.window = a->window, .scale = a->scale,
@@ -230,4 +233,40 @@ void cuda_attention(struct kern_ctx *ctx, const struct kern_attn *a)
 		launch_decode(c, &k, a->kv);
 	if (many)
 		launch_prefill(c, &k, a->kv);
+}
+
+void cuda_attn_latent(struct kern_ctx *ctx, const struct kern_attn *a)
+{
+	struct cuda_ctx *c = cuda_of(ctx);
+	struct cuda_grid g = {
+		.y = 1, .z = 1, .threads = EXACT_THREADS,
+		.smem = SMEM_k_attn_latent,
+	};
+	u64 items, spans, each;
+	struct k_attn_args k;
+
+	if (!a->nr_seqs)
+		return;
+	if (!in_place(a->kv)) {
+		cuda_fail(c, "layers of KV that are not at multiples of 16",
+			  CUDA_ERROR_INVALID_VALUE);
+		return;
+	}
+	k = args_of(c, a);
+	g.x = k.ctas = c->sms * blocks_of(c, g.smem, 2);
+	if (c->bound.max_len > EXACT_SPAN) {
+		each = LATENT_Q * (a->kv->rank + 2);
+		spans = c->bound.max_len / EXACT_SPAN + 1;
+		items = c->bound.nr_seqs *
+			DIV_ROUND_UP((u64)c->bound.max_rows_seq * k.group,
+				     (u64)LATENT_Q);
+		k.part_floats = each * min(spans * min((u64)k.ctas, items),
+					   EXACT_PART_BYTES / sizeof(float) /
+					   each);
+		k.part = cuda_scratch(c, k.part_floats * sizeof(float));
+	}
+	cuda_launch(c, CUDA_k_attn_latent, g, &k);
+	g.smem = 0;
+	if (k.part_floats)
+		cuda_launch(c, CUDA_k_attn_latent_join, g, &k);
 }

@@ -75,7 +75,8 @@ static bool kv_is(const struct kern_kv *a, const struct kern_kv *b)
 	       a->block_tokens == b->block_tokens &&
 	       a->nr_layers == b->nr_layers && a->group == b->group &&
 	       a->kv_heads == b->kv_heads &&
-	       a->head_dim == b->head_dim && a->dtype == b->dtype;
+	       a->head_dim == b->head_dim && a->rank == b->rank &&
+	       a->dtype == b->dtype;
 }
 
 /* Are all groups those that the graphs were recorded for? */

@@ -272,6 +272,7 @@ void cuda_rope_table(struct kern_ctx *ctx, const float *inv_freq, u32 half,
 		     const u32 *positions, u32 m, float *table);
 void cuda_rope(struct kern_ctx *ctx, float *x, u64 ld, u32 m, u32 heads,
 	       u32 head_dim, u32 half, const float *table);
+void cuda_rope_pairs(struct kern_ctx *ctx, const struct kern_rope_pairs *r);
 void cuda_silu_mul(struct kern_ctx *ctx, const float *gate, const float *up,
 		   u64 ld, u32 m, u32 d, float *y);
 void cuda_act(struct kern_ctx *ctx, enum kern_act act, const float *gate,
@@ -291,6 +292,7 @@ void cuda_split_heads(struct kern_ctx *ctx, const float *qkv, u32 m, u32 heads,
 
 /* attn.c */
 void cuda_attention(struct kern_ctx *ctx, const struct kern_attn *a);
+void cuda_attn_latent(struct kern_ctx *ctx, const struct kern_attn *a);
 
 /* x += y; h = norm of x: the bits of the two ops; @h may be @y */
 void cuda_add_rmsnorm(struct kern_ctx *ctx, float *x, const float *y,

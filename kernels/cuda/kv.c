@@ -27,7 +27,7 @@ struct dev_kv cuda_kv(const struct kern_kv *kv)
 		.layer_stride = kv->layer_stride,
 		.block_tokens = kv->block_tokens, .nr_layers = kv->nr_layers,
 		.kv_heads = kv->kv_heads, .head_dim = kv->head_dim,
-		.dtype = kv->dtype,
+		.dtype = kv->dtype, .rank = kv->rank,
 	};
 }
 
@@ -45,8 +45,8 @@ static struct k_kv_write_args write_args(struct cuda_ctx *c,
 	const u64 dense = (u64)kv->kv_heads * kv->head_dim;
 	struct k_kv_write_args w = {
 		.kv = cuda_kv(kv), .k = a->k, .v = a->v,
-		.k_ld = a->k_ld ? a->k_ld : dense,
-		.v_ld = a->v_ld ? a->v_ld : dense,
+		.k_ld = a->k_ld ? a->k_ld : kv->rank ? kv->rank : dense,
+		.v_ld = a->v_ld ? a->v_ld : dense - kv->rank,
 		.layer = a->layer, .kv_vec = layers_at_16(kv),
 	};
 
@@ -62,11 +62,13 @@ void cuda_kv_write(struct kern_ctx *ctx, const struct kern_kv_append *a)
 	struct cuda_ctx *c = cuda_of(ctx);
 	const struct k_kv_write_args w = write_args(c, a);
 	const struct cuda_grid g = {
-		.x = w.rows, .y = 1, .z = 1, .threads = KV_THREADS,
+		.x = w.rows, .y = 1, .z = 1,
+		.threads = w.kv.rank ? 32 : KV_THREADS,
 	};
 
 	if (w.rows)
-		cuda_launch(c, CUDA_k_kv_write, g, &w);
+		cuda_launch(c, w.kv.rank ? CUDA_k_latent_write :
+					   CUDA_k_kv_write, g, &w);
 }
 
 void cuda_rope_write(struct kern_ctx *ctx, const struct kern_kv_append *a,
@@ -105,8 +107,8 @@ static bool depends(const struct k_kv_copy_args *a,
 /* Launch the gathered descriptors. */
 static void copies_flush(struct cuda_ctx *c, struct k_kv_copy_args *a)
 {
-	const u64 bytes = 2ull * a->kv.kv_heads * a->kv.block_tokens *
-			  a->kv.head_dim * kern_dtype_size(a->kv.dtype);
+	const u64 bytes = (a->kv.rank ? 1ull : 2ull) * a->kv.kv_heads *
+			  a->kv.block_tokens * a->kv.head_dim * kern_dtype_size(a->kv.dtype);
 	const struct cuda_grid g = {
 		.x = (u32)min(DIV_ROUND_UP(bytes, 64ull * KV_THREADS), 64ull),
 		.y = a->kv.nr_layers, .z = a->nr, .threads = KV_THREADS,

@@ -10,6 +10,9 @@
  * A row that belongs to no sequence writes nothing.  Every run reads the sequence
  * and the position of its rows from the batch.
  *
+ * With a rank only K is stored, a vector of up to 576 numbers for each row: a warp
+ * writes it by k_latent_write, quad by quad.
+ *
  * k_rope_write is k_rope on q, k_rope on k, and k_kv_write in one kernel.  It calls
  * the same functions, so the bits are the same.
  */
@@ -35,10 +38,16 @@ DEVICE u8 *layer_at(const struct dev_kv &kv, u32 entry, u32 layer)
 	return kv.base + kv.unit * entry + layer * kv.layer_stride;
 }
 
+/* Vectors of a token: K and V of each head, or only K. */
+DEVICE u32 vectors_of(const struct dev_kv &kv)
+{
+	return kv.rank ? kv.kv_heads : 2 * kv.kv_heads;
+}
+
 /* Bytes from a layer's start to its scales. */
 DEVICE u64 scales_at(const struct dev_kv &kv)
 {
-	return 2ull * kv.kv_heads * kv.block_tokens * kv.head_dim *
+	return (u64)vectors_of(kv) * kv.block_tokens * kv.head_dim *
 	       kv_size(kv);
 }
 
@@ -83,25 +92,40 @@ DEVICE lane_head head_load(const float *head, u32 hd, bool vec)
 	return h;
 }
 
-/* The scale of a head, the same in all lanes; NaN if a number is not finite. */
-DEVICE float head_scale(const struct dev_kv &kv, const lane_head &h)
+/* The largest magnitude; infinity if a number is not finite. */
+DEVICE float four_top(const four &f, float top)
 {
 	const float largest = bits_float(0x7f7fffff);
+	u32 j;
+
+#pragma unroll
+	for (j = 0; j < 4; j++) {
+		const float v = fabsf(f.v[j]);
+
+		top = fmaxf(top, v <= largest ? v : INFINITY);
+	}
+	return top;
+}
+
+/* The scale for the largest magnitude of the lanes; NaN if a number is not finite. */
+DEVICE float top_scale(const struct dev_kv &kv, float top)
+{
+	top = warp_max(top);
+	return top <= bits_float(0x7f7fffff) ?
+	       top / (kv.dtype == KERN_I8 ? 127.0f : 448.0f) :
+	       bits_float(0x7fc00000);
+}
+
+/* The scale of a head, the same in all lanes. */
+DEVICE float head_scale(const struct dev_kv &kv, const lane_head &h)
+{
 	float top = 0.0f;
-	u32 i, j;
+	u32 i;
 
 #pragma unroll
 	for (i = 0; i < KV_LANE_QUADS; i++)
-#pragma unroll
-		for (j = 0; j < 4; j++) {
-			const float v = fabsf(h.f[i].v[j]);
-
-			top = fmaxf(top, v <= largest ? v : INFINITY);
-		}
-	top = warp_max(top);
-	return top <= largest ?
-	       top / (kv.dtype == KERN_I8 ? 127.0f : 448.0f) :
-	       bits_float(0x7fc00000);
+		top = four_top(h.f[i], top);
+	return top_scale(kv, top);
 }
 
 /* Four elements of 8 bits. */
@@ -151,24 +175,36 @@ DEVICE void four_store(const struct dev_kv &kv, u8 *to, u32 q, const four &f,
 		((u16 *)to)[4 * q + j] = (u16)(w[j / 2] >> 16 * (j % 2));
 }
 
+/* The layer of the block that takes @row, and the token; false: it has none. */
+DEVICE bool slot_find(const struct k_kv_write_args &a, u32 row, u8 **layer,
+		      u32 *token)
+{
+	const u32 seq = a.batch.row_seq[row];
+	u32 pos;
+
+	if (seq == ~0u || row >= a.batch.step->nr_rows)
+		return false;
+	pos = a.batch.row_pos[row];
+	*token = pos % a.kv.block_tokens;
+	*layer = layer_at(a.kv, a.batch.entries[a.batch.seqs[seq].table +
+						pos / a.kv.block_tokens],
+			  a.layer);
+	return true;
+}
+
 /* Write K (@at < kv_heads) or V of a head to the slot of @row, if it has one. */
 DEVICE void slot_write(const struct k_kv_write_args &a, u32 row, u32 at,
 		       const lane_head &h)
 {
 	const struct dev_kv &kv = a.kv;
-	const u32 seq = a.batch.row_seq[row];
-	u32 pos, entry, i;
 	float scale = 0.0f;
+	u32 token, i;
 	u64 slot;
 	u8 *layer;
 
-	if (seq == ~0u || row >= a.batch.step->nr_rows)
+	if (!slot_find(a, row, &layer, &token))
 		return;
-	pos = a.batch.row_pos[row];
-	entry = a.batch.entries[a.batch.seqs[seq].table +
-				pos / kv.block_tokens];
-	layer = layer_at(kv, entry, a.layer);
-	slot = (u64)at * kv.block_tokens + pos % kv.block_tokens;
+	slot = (u64)at * kv.block_tokens + token;
 	if (has_scales(kv)) {
 		scale = head_scale(kv, h);
 		if (!thread_lane())
@@ -198,6 +234,39 @@ KERNEL(k_kv_write, 256)(struct k_kv_write_args a)
 		slot_write(a, row, at, head_load(from + (u64)(at % heads) * hd,
 						 hd, a.vec));
 	}
+}
+
+/* Quad @q of a vector: of the latent vector, or of the rest of the key. */
+DEVICE four latent_load(const struct k_kv_write_args &a, u32 row, u32 q)
+{
+	const u32 rank = a.kv.rank, rest = a.kv.head_dim - rank;
+
+	if (4 * q < rank)
+		return row_load(a.k + row * a.k_ld, q, rank, a.vec);
+	return row_load(a.v + row * a.v_ld, q - rank / 4, rest, a.vec);
+}
+
+/* One block of a single warp for each row. */
+KERNEL(k_latent_write, 32)(struct k_kv_write_args a)
+{
+	const struct dev_kv &kv = a.kv;
+	const u32 row = blockIdx.x, quads = kv.head_dim / 4;
+	float scale = 0.0f;
+	u32 token, q;
+	u8 *layer;
+
+	if (!slot_find(a, row, &layer, &token))
+		return;
+	if (has_scales(kv)) {
+		for (q = thread_lane(); q < quads; q += WARP)
+			scale = four_top(latent_load(a, row, q), scale);
+		scale = top_scale(kv, scale);
+		if (!thread_lane())
+			((float *)(layer + scales_at(kv)))[token] = scale;
+	}
+	for (q = thread_lane(); q < quads; q += WARP)
+		four_store(kv, layer + (u64)token * kv.head_dim * kv_size(kv),
+			   q, latent_load(a, row, q), scale, a.kv_vec);
 }
 
 /* Element @e, rotated, of the head in @buf from @at on. */
@@ -321,9 +390,9 @@ KERNEL(k_kv_copy, 256)(struct k_kv_copy_args a)
 	const u32 row = kv.head_dim * kv_size(kv);
 	const u64 scales = scales_at(kv);
 
-	segments_copy(to, from, 2 * kv.kv_heads, tokens * row,
+	segments_copy(to, from, vectors_of(kv), tokens * row,
 		      kv.block_tokens * row, a.vec);
 	if (has_scales(kv))
-		segments_copy(to + scales, from + scales, 2 * kv.kv_heads,
+		segments_copy(to + scales, from + scales, vectors_of(kv),
 			      tokens * 4, kv.block_tokens * 4, false);
 }

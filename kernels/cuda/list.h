@@ -19,6 +19,7 @@
 	x(k_layernorm, 0)						\
 	x(k_rope_table, 0)						\
 	x(k_rope, 0)							\
+	x(k_rope_pairs, 0)						\
 	x(k_act, 0)							\
 	x(k_swiglu, 0)							\
 	x(k_route, 0)							\
@@ -26,12 +27,15 @@
 
 #define CUDA_KV_KERNELS(x)						\
 	x(k_kv_write, 0)						\
+	x(k_latent_write, 0)						\
 	x(k_rope_write, 0)						\
 	x(k_kv_copy, 0)
 
 #define CUDA_ATTN_KERNELS(x)						\
 	x(k_attn_exact, 87168)						\
 	x(k_attn_exact_join, 0)						\
+	x(k_attn_latent, 54784)						\
+	x(k_attn_latent_join, 0)					\
 	x(k_attn_join, 0)						\
 	x(k_attn_decode_bf16_64, 49152)					\
 	x(k_attn_decode_bf16_80, 67584)					\

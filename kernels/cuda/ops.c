@@ -60,8 +60,10 @@ static void cuda_settles(struct kern_ctx *ctx, bool on)
 	.gemm		= cuda_gemm,					\
 	.rope_table	= cuda_rope_table,				\
 	.rope		= cuda_rope,					\
+	.rope_pairs	= cuda_rope_pairs,				\
 	.kv_write	= cuda_kv_write,				\
 	.attention	= cuda_attention,				\
+	.attn_latent	= cuda_attn_latent,				\
 	.kv_copy	= cuda_kv_copy,					\
 	.silu_mul	= cuda_silu_mul,				\
 	.act		= cuda_act,					\

@@ -112,3 +112,26 @@ KERNEL(k_rope, 256)(struct k_rope_args a)
 		}
 	}
 }
+
+/* One block for each row; a thread rotates a pair. */
+KERNEL(k_rope_pairs, 256)(struct k_rope_pairs_args a)
+{
+	u32 row, at;
+
+	for (row = blockIdx.x; row < a.m; row += gridDim.x) {
+		const float *cosine = a.table + 2 * (u64)row * a.half;
+
+		for (at = threadIdx.x; at < a.heads * a.half;
+		     at += blockDim.x) {
+			const u32 h = at / a.half, j = at % a.half;
+			const float *x = a.x + row * a.x_ld + h * a.x_step;
+			float *y = a.y + row * a.y_ld + h * a.y_step;
+			const float v = x[2 * j], w = x[2 * j + 1];
+			const float c = cosine[j], s = cosine[a.half + j];
+
+			y[j] = settled(turn_first(v, w, c, s), a.settle);
+			y[j + a.half] = settled(turn_second(v, w, c, s),
+						a.settle);
+		}
+	}
+}

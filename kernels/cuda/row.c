@@ -214,6 +214,20 @@ void cuda_rope(struct kern_ctx *ctx, float *x, u64 ld, u32 m, u32 heads,
 		cuda_launch(c, CUDA_k_rope, row_grid(c, m), &a);
 }
 
+void cuda_rope_pairs(struct kern_ctx *ctx, const struct kern_rope_pairs *r)
+{
+	struct cuda_ctx *c = cuda_of(ctx);
+	const struct k_rope_pairs_args a = {
+		.x = r->x, .y = r->y, .table = r->table, .x_ld = r->x_ld,
+		.x_step = r->x_step, .y_ld = r->y_ld, .y_step = r->y_step,
+		.m = r->m, .heads = r->heads, .half = r->half,
+		.settle = c->settle,
+	};
+
+	if (r->m && r->heads && r->half)
+		cuda_launch(c, CUDA_k_rope_pairs, row_grid(c, r->m), &a);
+}
+
 void cuda_act(struct kern_ctx *ctx, enum kern_act act, const float *gate,
 	      const float *up, u64 ld, u32 m, u32 d, float *y)
 {

@@ -187,6 +187,30 @@ static void ref_rope(struct kern_ctx *ctx, float *x, u64 ld, u32 m, u32 heads,
 	}
 }
 
+static void ref_rope_pairs(struct kern_ctx *ctx,
+			   const struct kern_rope_pairs *r)
+{
+	double a, b, c, s;
+	const float *x;
+	float *y;
+	u32 i, h, j;
+
+	for (i = 0; i < r->m; i++) {
+		for (h = 0; h < r->heads; h++) {
+			x = r->x + i * r->x_ld + h * r->x_step;
+			y = r->y + i * r->y_ld + h * r->y_step;
+			for (j = 0; j < r->half; j++) {
+				a = x[2 * j];
+				b = x[2 * j + 1];
+				c = r->table[(2ull * i) * r->half + j];
+				s = r->table[(2ull * i + 1) * r->half + j];
+				y[j] = a * c - b * s;
+				y[j + r->half] = b * c + a * s;
+			}
+		}
+	}
+}
+
 static void ref_silu_mul(struct kern_ctx *ctx, const float *gate,
 			 const float *up, u64 ld, u32 m, u32 d, float *y)
 {
@@ -305,8 +329,10 @@ const struct kern_ops kern_ops_ref = {
 	.gemm		= ref_gemm,
 	.rope_table	= ref_rope_table,
 	.rope		= ref_rope,
+	.rope_pairs	= ref_rope_pairs,
 	.kv_write	= kern_ref_kv_write,
 	.attention	= kern_ref_attention,
+	.attn_latent	= kern_ref_attention,
 	.kv_copy	= kern_ref_kv_copy,
 	.silu_mul	= ref_silu_mul,
 	.act		= ref_act,

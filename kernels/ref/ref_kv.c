@@ -69,6 +69,23 @@ static void write_head(const struct kern_kv *kv, u8 *to, float *scale,
 	}
 }
 
+/* Write the latent vector of a row, and the part of its key behind it. */
+static void write_latent(const struct kern_kv_append *a, const u32 *table,
+			 u32 pos, u32 row)
+{
+	const struct kern_kv *kv = a->kv;
+	const u32 rest = kv->head_dim - kv->rank;
+	const float *k = a->k + (u64)row * (a->k_ld ? a->k_ld : kv->rank);
+	const float *v = a->v + (u64)row * (a->v_ld ? a->v_ld : rest);
+	float x[KERN_MAX_LATENT_DIM];
+	u32 d;
+
+	for (d = 0; d < kv->head_dim; d++)
+		x[d] = d < kv->rank ? k[d] : v[d - kv->rank];
+	write_head(kv, kv_at(kv, table, a->layer, 0, 0, pos),
+		   scale_at(kv, table, a->layer, 0, 0, pos), x);
+}
+
 static void write_row(const struct kern_kv_append *a, const u32 *table,
 		      u32 pos, u32 row)
 {
@@ -79,6 +96,10 @@ static void write_row(const struct kern_kv_append *a, const u32 *table,
 	u64 at;
 	u32 h;
 
+	if (kv->rank) {
+		write_latent(a, table, pos, row);
+		return;
+	}
 	for (h = 0; h < kv->kv_heads; h++) {
 		at = (u64)h * kv->head_dim;
 		write_head(kv, kv_at(kv, table, a->layer, 0, h, pos),
@@ -117,7 +138,7 @@ static void copy_token(const struct kern_kv *kv, const struct kern_kv_copy *c,
 {
 	u32 is_v, h;
 
-	for (is_v = 0; is_v < 2; is_v++)
+	for (is_v = 0; is_v < kern_kv_sides(kv); is_v++)
 		for (h = 0; h < kv->kv_heads; h++)
 			copy_head(kv, c, layer, is_v, h, token);
 }
@@ -163,7 +184,9 @@ static double score(const struct query *w, u32 pos)
 static void attend(const struct query *w, float *out)
 {
 	const struct kern_kv *kv = w->a->kv;
-	double top = -INFINITY, sum = 0, acc[KERN_MAX_HEAD_DIM] = { 0 }, p;
+	const u32 dims = kv->rank ? kv->rank : kv->head_dim;
+	const u32 is_v = !kv->rank;
+	double top = -INFINITY, sum = 0, acc[KERN_MAX_LATENT_DIM] = { 0 }, p;
 	const u8 *v;
 	u32 pos, d;
 
@@ -175,13 +198,13 @@ static void attend(const struct query *w, float *out)
 	}
 	for (pos = w->first; pos <= w->last; pos++) {
 		p = exp(score(w, pos) - top);
-		v = kv_at(kv, w->table, w->a->layer, 1, w->kv_head, pos);
+		v = kv_at(kv, w->table, w->a->layer, is_v, w->kv_head, pos);
 		sum += p;
-		p *= scale_of(kv, w->table, w->a->layer, 1, w->kv_head, pos);
-		for (d = 0; d < kv->head_dim; d++)
+		p *= scale_of(kv, w->table, w->a->layer, is_v, w->kv_head, pos);
+		for (d = 0; d < dims; d++)
 			acc[d] += p * kern_ref_load(v, kv->dtype, d);
 	}
-	for (d = 0; d < kv->head_dim; d++)
+	for (d = 0; d < dims; d++)
 		out[d] = acc[d] / sum;
 }
 
@@ -189,7 +212,8 @@ static void attend_row(const struct kern_attn *a, const u32 *table, u32 pos,
 		       u32 row)
 {
 	u32 hd = a->kv->head_dim, group = a->heads / a->kv->kv_heads, h;
-	u64 dense = (u64)a->heads * hd;
+	const u32 dims = a->kv->rank ? a->kv->rank : hd;
+	u64 dense = (u64)a->heads * hd, out_dense = (u64)a->heads * dims;
 	struct query w = {
 		.a = a,
 		.table = table,
@@ -202,8 +226,8 @@ static void attend_row(const struct kern_attn *a, const u32 *table, u32 pos,
 		w.q = a->q + row * (a->q_ld ? a->q_ld : dense) + (u64)h * hd;
 		w.kv_head = h / group;
 		w.sink = a->sinks ? a->sinks + h : NULL;
-		attend(&w, a->out + row * (a->out_ld ? a->out_ld : dense) +
-			   (u64)h * hd);
+		attend(&w, a->out + row * (a->out_ld ? a->out_ld : out_dense) +
+			   (u64)h * dims);
 	}
 }
 

@@ -217,16 +217,28 @@ static void h_rope(struct kern_ctx *any, float *x, u64 ld, u32 m, u32 heads,
 	back();
 }
 
+static void h_rope_pairs(struct kern_ctx *any, const struct kern_rope_pairs *r)
+{
+	const u64 part = 2ull * r->half;
+	struct kern_rope_pairs d = *r;
+
+	d.x = floats(r->x, r->m, r->x_ld, (r->heads - 1) * r->x_step + part);
+	d.y = floats(r->y, r->m, r->y_ld, (r->heads - 1) * r->y_step + part);
+	d.table = floats(r->table, r->m, 0, part);
+	now->rope_pairs(ctx, &d);
+	back();
+}
+
 static void h_kv_write(struct kern_ctx *any, const struct kern_kv_append *a)
 {
 	const u64 dense = (u64)a->kv->kv_heads * a->kv->head_dim;
-	const u32 rows = rows_of(a->seqs, a->nr_seqs);
+	const u32 rows = rows_of(a->seqs, a->nr_seqs), rank = a->kv->rank;
 	const struct kern_kv kv = pool(a->kv);
 	struct kern_kv_append d = *a;
 
 	d.kv = &kv;
-	d.k = floats(a->k, rows, a->k_ld, dense);
-	d.v = floats(a->v, rows, a->v_ld, dense);
+	d.k = floats(a->k, rows, a->k_ld, rank ? rank : dense);
+	d.v = floats(a->v, rows, a->v_ld, rank ? dense - rank : dense);
 	now->kv_write(ctx, &d);
 	back();
 }
@@ -243,6 +255,19 @@ static void h_attention(struct kern_ctx *any, const struct kern_attn *a)
 	d.out = floats(a->out, rows, a->out_ld, dense);
 	d.sinks = floats(a->sinks, 1, 0, a->heads);
 	now->attention(ctx, &d);
+	back();
+}
+
+static void h_attn_latent(struct kern_ctx *any, const struct kern_attn *a)
+{
+	const u32 rows = rows_of(a->seqs, a->nr_seqs);
+	const struct kern_kv kv = pool(a->kv);
+	struct kern_attn d = *a;
+
+	d.kv = &kv;
+	d.q = floats(a->q, rows, a->q_ld, (u64)a->heads * kv.head_dim);
+	d.out = floats(a->out, rows, a->out_ld, (u64)a->heads * kv.rank);
+	now->attn_latent(ctx, &d);
 	back();
 }
 
@@ -327,8 +352,10 @@ static void h_softcap(struct kern_ctx *any, float *x, float cap, u64 n)
 static const struct kern_ops hosted = {
 	.settle = h_settle, .gather = h_gather, .split_heads = h_split_heads,
 	.embed = h_embed, .rmsnorm = h_rmsnorm, .layernorm = h_layernorm,
-	.gemm = h_gemm, .rope_table = h_rope_table, .rope = h_rope,
+	.gemm = h_gemm, .rope_table = h_rope_table,
+	.rope = h_rope, .rope_pairs = h_rope_pairs,
 	.kv_write = h_kv_write, .attention = h_attention,
+	.attn_latent = h_attn_latent,
 	.kv_copy = h_kv_copy, .silu_mul = h_silu_mul, .act = h_act,
 	.swiglu = h_swiglu, .route = h_route, .blend = h_blend,
 	.add = h_add, .scale = h_scale, .softcap = h_softcap,
