@@ -196,6 +196,11 @@ static void text_pool(const struct inspect *in)
 	       human(in->token_bytes, a, sizeof(a)),
 	       model_kv_name(in->info->kv_type),
 	       in->info->scale_bytes ? " with scales" : "");
+	if (in->info->heads_bytes)
+		printf("%-18s %s a token with K and V of all heads\n",
+		       "instead of",
+		       human(in->info->nr_layers * in->info->heads_bytes, a,
+			     sizeof(a)));
 	text_groups(in);
 	human(in->block_bytes, a, sizeof(a));
 	if (in->info->nr_groups > 1)
@@ -266,6 +271,8 @@ static void json_costs(json_t *o, const struct inspect *in)
 	json_int(o, "device_bytes", i->device_bytes);
 	json_int(o, "workspace_bytes", i->work_bytes);
 	json_int(o, "kv_bytes_per_token", in->token_bytes);
+	json_int(o, "kv_bytes_per_token_of_heads", i->heads_bytes ?
+		 i->nr_layers * i->heads_bytes : in->token_bytes);
 	json_int(o, "block_tokens", in->block_tokens);
 	json_int(o, "block_bytes", in->block_bytes);
 	json_int(o, "pool_bytes", in->o->pool_size);

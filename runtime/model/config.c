@@ -310,8 +310,13 @@ static void config_parse(struct mj_file *f, struct model_config *cfg)
 	cfg->embed_scale = 1.0f;
 	config_read_act(f, family, cfg);
 	config_read_sizes(f, family, cfg);
-	config_read_head_dim(f, family, cfg);
+	if (family->latent)
+		config_read_latent(f, cfg);
+	else
+		config_read_head_dim(f, family, cfg);
 	config_read_rope(f, family, cfg);
+	if (family->latent && !f->ret)
+		config_latent_scale(cfg);
 	config_read_window(f, family, cfg);
 	config_read_biases(f, family, cfg);
 	config_read_experts(f, family, cfg);

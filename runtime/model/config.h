@@ -38,6 +38,7 @@ enum rope_type {
  * @beta_slow:	YARN: pairs with fewer turns in @original are stretched
  * @truncate:	YARN: these bounds are rounded to whole pairs
  * @gain:	YARN: factor on cosines and sines; 1 for the other types
+ * @mscale_all:	YARN: mscale_all_dim
  * @original:	DYNAMIC, LLAMA3, YARN: context before stretching, in tokens
  */
 struct rope_config {
@@ -51,10 +52,29 @@ struct rope_config {
 	double		beta_slow;
 	bool		truncate;
 	double		gain;
+	double		mscale_all;
 	u32		original;
 };
 
 #define MODEL_MAX_LAYERS	4096u
+
+/**
+ * struct latent_config - attention with one latent vector for all heads
+ * @rank:	numbers of a latent vector; 0: heads have K and V of their own
+ * @q_rank:	numbers that queries are made of; 0: the residual stream
+ * @nope:	dimensions of a head that are not rotated, the leading ones
+ * @rope:	dimensions that are; the keys of all heads have the same ones
+ * @value:	dimensions of a value
+ * @eps:	epsilon of the norms of latent vectors and of the input of queries
+ */
+struct latent_config {
+	u32	rank;
+	u32	q_rank;
+	u32	nope;
+	u32	rope;
+	u32	value;
+	float	eps;
+};
 
 /**
  * struct moe_config - layers with experts
@@ -98,6 +118,7 @@ enum weight_layout {
 	LAYOUT_OPT,
 	LAYOUT_NEOX,		/* q, k and v are joined, head by head */
 	LAYOUT_GPT_OSS,		/* experts are joined, and turned; sinks */
+	LAYOUT_LATENT,		/* k and v are made of a latent vector */
 };
 
 /**
@@ -109,8 +130,8 @@ enum weight_layout {
  * @inter:	width of the MLP
  * @layers:	decoder layers
  * @heads:	query heads
- * @kv_heads:	KV heads; divides @heads
- * @head_dim:	elements of a head; @heads * @head_dim need not be @hidden
+ * @kv_heads:	KV heads; divides @heads; 1 with latent vectors
+ * @head_dim:	elements of a query head; @heads * @head_dim need not be @hidden
  * @max_position: longest sequence in tokens
  * @norm_eps:	epsilon of every norm
  * @layer_norm:	norms are LayerNorm with a bias, else RMSNorm
@@ -125,6 +146,7 @@ enum weight_layout {
  * @sinks:	heads have a sink in their softmax
  * @gated:	the MLP is act(gate) * up, else act(up)
  * @act:	activation
+ * @latent:	latent vectors in place of K and V
  * @moe:	layers with experts
  * @embed_scale: factor on embeddings
  * @attn_scale:	factor on q.k
@@ -168,6 +190,7 @@ struct model_config {
 	bool			sinks;
 	bool			gated;
 	enum kern_act		act;
+	struct latent_config	latent;
 	struct moe_config	moe;
 	float			embed_scale;
 	float			attn_scale;
@@ -199,9 +222,31 @@ static inline bool config_is_sparse(const struct model_config *cfg, u32 layer)
 	return cfg->moe.sparse[layer / 64] >> (layer % 64) & 1;
 }
 
+/* Numbers that KV of a token has for each KV head, K apart from V. */
+static inline u32 config_kv_dim(const struct model_config *cfg)
+{
+	return cfg->latent.rank ? cfg->latent.rank + cfg->latent.rope :
+				  cfg->head_dim;
+}
+
+/* With latent vectors: numbers of K and V of a token, if heads had their own. */
+static inline u64 config_heads_kv(const struct model_config *cfg)
+{
+	return (u64)cfg->heads * (cfg->head_dim + cfg->latent.value);
+}
+
+/* All outputs of attention, those of all heads. */
+static inline u64 config_attn_out(const struct model_config *cfg)
+{
+	return (u64)cfg->heads * (cfg->latent.rank ? cfg->latent.value :
+						     cfg->head_dim);
+}
+
 /* Rotated dimensions of a head; even. */
 static inline u32 config_rotary(const struct model_config *cfg)
 {
+	if (cfg->latent.rank)
+		return cfg->latent.rope;
 	return cfg->learned ? 0 : (u32)(cfg->head_dim * cfg->rope.part);
 }
 

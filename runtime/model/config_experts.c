@@ -40,6 +40,76 @@ static void experts_read_gate(struct mj_file *f, struct moe_config *moe)
 	moe->limit = limit;
 }
 
+/* Experts of all tokens are one, with the sum of their widths. */
+static void experts_read_shared(struct mj_file *f, const char *key,
+				struct moe_config *moe)
+{
+	u32 nr = 0;
+
+	mj_need_u32(f, f->root, key, 1, KERN_MAX_EXPERTS, &nr);
+	if (f->ret)
+		return;
+	moe->shared_inter = nr * moe->inter;
+	if (moe->shared_inter > EXPERT_MAX_INTER)
+		mj_fail(f, -EINVAL, key, "%u experts are %u wide together, "
+			"above %u: correct it", nr, moe->shared_inter,
+			EXPERT_MAX_INTER);
+}
+
+/* Groups of experts, of one size. */
+static void experts_read_groups(struct mj_file *f, struct moe_config *moe)
+{
+	mj_need_u32(f, f->root, "n_group", 1, KERN_MAX_EXPERT_GROUPS,
+		    &moe->groups);
+	mj_need_u32(f, f->root, "topk_group", 1, KERN_MAX_EXPERT_GROUPS,
+		    &moe->groups_chosen);
+	if (f->ret)
+		return;
+	if (moe->experts % moe->groups)
+		mj_fail(f, -EINVAL, "n_group", "%u does not divide the %u "
+			"experts: correct it", moe->groups, moe->experts);
+	else if (moe->groups_chosen > moe->groups)
+		mj_fail(f, -EINVAL, "topk_group", "%u is above n_group, %u: "
+			"correct it", moe->groups_chosen, moe->groups);
+	else if (moe->groups_chosen * (moe->experts / moe->groups) <
+		 moe->chosen)
+		mj_fail(f, -EINVAL, "topk_group", "%u groups have fewer than "
+			"%u experts: correct it", moe->groups_chosen,
+			moe->chosen);
+}
+
+/* A key that some programs of the family read in another way than others. */
+static void experts_refuse(struct mj_file *f, const char *key, const char *want)
+{
+	mj_fail(f, -EOPNOTSUPP, key, "is not supported: use a model with %s",
+		want);
+}
+
+static void experts_read_method(struct mj_file *f, const char *key,
+				struct moe_config *moe)
+{
+	const char *method = mj_str(f, f->root, key);
+	const char *scoring = mj_str(f, f->root, "scoring_func");
+	u32 every = 1;
+	bool norm = false;
+
+	mj_u32(f, f->root, "moe_layer_freq", 1, MODEL_MAX_LAYERS, &every);
+	mj_bool(f, f->root, "norm_topk_prob", &norm);
+	mj_note(f, "n_group");
+	mj_note(f, "topk_group");
+	if (scoring && strcmp(scoring, "softmax"))
+		experts_refuse(f, "scoring_func", "\"softmax\"");
+	if (every != 1)
+		experts_refuse(f, "moe_layer_freq", "1");
+	if (norm)
+		experts_refuse(f, "norm_topk_prob", "false");
+	if (method && !strcmp(method, "group_limited_greedy"))
+		experts_read_groups(f, moe);
+	else if (method && strcmp(method, "greedy"))
+		experts_refuse(f, key, "\"greedy\" or "
+			       "\"group_limited_greedy\"");
+}
+
 /* Layers without experts, by number. */
 static void experts_read_dense(struct mj_file *f, const char *key,
 			       struct model_config *cfg)
@@ -67,17 +137,35 @@ static void experts_read_layers(struct mj_file *f,
 				const struct config_expert_keys *k,
 				struct model_config *cfg)
 {
-	u32 every = 1, i;
+	u32 every = 1, first = 0, i;
 
 	if (k->every)
 		mj_u32(f, f->root, k->every, 1, MODEL_MAX_LAYERS, &every);
+	if (k->first)
+		mj_u32(f, f->root, k->first, 0, MODEL_MAX_LAYERS, &first);
 	if (f->ret)
 		return;
-	for (i = 0; i < cfg->layers; i++)
+	for (i = first; i < cfg->layers; i++)
 		if (!((i + 1) % every))
 			cfg->moe.sparse[i / 64] |= 1ull << (i % 64);
 	if (k->dense)
 		experts_read_dense(f, k->dense, cfg);
+}
+
+/* Keys of families with groups and experts of all tokens. */
+static void experts_read_more(struct mj_file *f,
+			      const struct config_expert_keys *k,
+			      struct moe_config *moe)
+{
+	double scale = moe->scale;
+
+	if (k->shared)
+		experts_read_shared(f, k->shared, moe);
+	if (k->scale)
+		mj_real(f, f->root, k->scale, 1e-6, 1e6, &scale);
+	moe->scale = scale;
+	if (k->method)
+		experts_read_method(f, k->method, moe);
 }
 
 void config_read_experts(struct mj_file *f, const struct config_family *family,
@@ -85,6 +173,7 @@ void config_read_experts(struct mj_file *f, const struct config_family *family,
 {
 	const struct config_expert_keys *k = family->experts;
 	struct moe_config *moe = &cfg->moe;
+	u32 i;
 
 	if (!k || f->ret)
 		return;
@@ -104,5 +193,10 @@ void config_read_experts(struct mj_file *f, const struct config_family *family,
 		mj_bool(f, f->root, k->norm, &moe->over_chosen);
 	if (k->clamped)
 		experts_read_gate(f, moe);
+	experts_read_more(f, k, moe);
 	experts_read_layers(f, k, cfg);
+	for (i = 0; i < cfg->layers; i++)
+		if (config_is_sparse(cfg, i))
+			return;
+	*moe = (struct moe_config){ 0 };
 }

@@ -26,4 +26,13 @@ void config_read_window(struct mj_file *f, const struct config_family *family,
 void config_read_experts(struct mj_file *f, const struct config_family *family,
 			 struct model_config *cfg);
 
+/* Fill @cfg->latent, and what follows from it.  Sizes must have been read before. */
+void config_read_latent(struct mj_file *f, struct model_config *cfg);
+
+/* The factor on q.k, when the position encoding has been read. */
+void config_latent_scale(struct model_config *cfg);
+
+/* 0.1 @m ln(@stretch) + 1, the formula of the authors of yarn. */
+double config_yarn_gain(double stretch, double m);
+
 #endif /* RUNTIME_MODEL_CONFIG_READ_H */

@@ -78,8 +78,7 @@ static void rope_read_type(struct mj_file *f, const char *where,
 		"" : ", \"linear\", \"dynamic\", \"llama3\" or \"yarn\"");
 }
 
-/* 0.1 m ln(s) + 1, the formula of the authors of yarn. */
-static double yarn_gain(double stretch, double m)
+double config_yarn_gain(double stretch, double m)
 {
 	return stretch <= 1 ? 1 : 0.1 * m * log(stretch) + 1;
 }
@@ -87,7 +86,7 @@ static double yarn_gain(double stretch, double m)
 static void rope_read_yarn(struct mj_file *f, json_t *dict,
 			   struct rope_config *r)
 {
-	double mscale = 0, mscale_all = 0;
+	double mscale = 0;
 
 	r->beta_fast = 32;
 	r->beta_slow = 1;
@@ -98,10 +97,10 @@ static void rope_read_yarn(struct mj_file *f, json_t *dict,
 	mj_real(f, dict, "beta_slow", 1e-3, 1e6, &r->beta_slow);
 	mj_bool(f, dict, "truncate", &r->truncate);
 	mj_real(f, dict, "mscale", 0, 1e3, &mscale);
-	mj_real(f, dict, "mscale_all_dim", 0, 1e3, &mscale_all);
-	r->gain = mscale && mscale_all ?
-		  yarn_gain(r->factor, mscale) /
-		  yarn_gain(r->factor, mscale_all) : yarn_gain(r->factor, 1);
+	mj_real(f, dict, "mscale_all_dim", 0, 1e3, &r->mscale_all);
+	r->gain = mscale && r->mscale_all ?
+		  config_yarn_gain(r->factor, mscale) /
+		  config_yarn_gain(r->factor, r->mscale_all) : config_yarn_gain(r->factor, 1);
 	mj_real(f, dict, "attention_factor", 1e-3, 1e3, &r->gain);
 }
 

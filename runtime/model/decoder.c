@@ -14,6 +14,7 @@
  *		q, k, v = h * Wq, Wk, Wv (+ bias)
  *		(norm heads of q and k); (rotate q and k)
  *		write k, v to the blocks; a = attention(q, blocks)
+ *		(or latent vectors in place of these three: latent.c)
  *		side = (norm) a * Wo (+ bias)
  *		x += side, now or with the MLP's
  *		h = norm(x); m = act(h * Wgate) * (h * Wup) or act(h * Wup)
@@ -154,19 +155,6 @@ static void turn_and_append(struct model *model,
 		kern_rope_write(model->ops, model->ctx, &r);
 }
 
-/**
- * struct layer_kv - where K and V of a layer are
- * @kv:      geometry of its group
- * @seqs:    [@nr_seqs] the sequences with the tables of that group
- * @at:      number of the layer among those of the group
- */
-struct layer_kv {
-	const struct kern_kv		*kv;
-	const struct kern_attn_seq	*seqs;
-	u32				nr_seqs;
-	u32				at;
-};
-
 static void layer_attend(struct model *model, const struct layer_kv *lkv,
 			 u32 layer, u32 m)
 {
@@ -198,9 +186,9 @@ static void layer_attend(struct model *model, const struct layer_kv *lkv,
 	model->ops->attention(model->ctx, &a);
 }
 
-/* From normalised h to h, normalised for the MLP. */
-static void layer_attention(struct model *model, const struct layer_kv *lkv,
-			    u32 layer, u32 m)
+/* From normalised h to outputs of heads that have K and V of their own. */
+static void heads_attend(struct model *model, const struct layer_kv *lkv,
+			 u32 layer, u32 m)
 {
 	const struct model_layer *l = &model->w.layers[layer];
 	const struct model_config *cfg = &model->cfg;
@@ -215,7 +203,21 @@ static void layer_attention(struct model *model, const struct layer_kv *lkv,
 		normalise(model, w->k, l->k_norm, NULL, m * cfg->kv_heads, hd,
 			  w->k);
 	layer_attend(model, lkv, layer, m);
-	settle(model, w->attn, (u64)m * cfg->heads * cfg->head_dim);
+}
+
+/* From normalised h to h, normalised for the MLP. */
+static void layer_attention(struct model *model, const struct layer_kv *lkv,
+			    u32 layer, u32 m)
+{
+	const struct model_layer *l = &model->w.layers[layer];
+	const struct model_config *cfg = &model->cfg;
+	struct model_work *w = &model->work;
+
+	if (cfg->latent.rank)
+		latent_attend(model, lkv, l, m);
+	else
+		heads_attend(model, lkv, layer, m);
+	settle(model, w->attn, m * config_attn_out(cfg));
 	project(model, w->attn, &l->o, l->o_bias, m, w->side);
 	if (l->attn_post)
 		normalise(model, w->side, l->attn_post, NULL, m, cfg->hidden,
@@ -342,7 +344,8 @@ static struct kern_kv geometry(const struct model *model,
 		.nr_layers = model->info.group[group].layers,
 		.group = group,
 		.kv_heads = model->cfg.kv_heads,
-		.head_dim = model->cfg.head_dim,
+		.head_dim = config_kv_dim(&model->cfg),
+		.rank = model->cfg.latent.rank,
 		.dtype = model->kv_type,
 	};
 }

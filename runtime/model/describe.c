@@ -47,7 +47,7 @@ static void say_rope(const struct words *w, const char *what,
 {
 	char part[48] = "", stretch[64] = "";
 
-	if (config_rotary(c) != c->head_dim)
+	if (config_rotary(c) != c->head_dim && !c->latent.rank)
 		snprintf(part, sizeof(part), ", %u of %u dimensions turn",
 			 config_rotary(c), c->head_dim);
 	if (r->type != ROPE_DEFAULT)
@@ -68,10 +68,30 @@ static void say_positions(const struct words *w, const struct model_config *c)
 		say_rope(w, "local positions", c, &c->rope_local);
 }
 
+/* KV of a token, beside that of heads with K and V of their own. */
+static void say_latent(const struct words *w, const struct model_config *c)
+{
+	const struct latent_config *l = &c->latent;
+	char q[48] = "";
+
+	if (l->q_rank)
+		snprintf(q, sizeof(q), ", queries of %u numbers", l->q_rank);
+	say(w, "attention", "%u heads of %u, values of %u%s", c->heads,
+	    c->head_dim, l->value, q);
+	say(w, "latent vectors", "%u numbers, %u with the rotated part of keys; "
+	    "K and V of all heads would be %llu", l->rank, l->rank + l->rope,
+	    (unsigned long long)config_heads_kv(c));
+	say(w, "window", "none");
+}
+
 static void say_attention(const struct words *w, const struct model_config *c)
 {
 	u32 i, local = 0;
 
+	if (c->latent.rank) {
+		say_latent(w, c);
+		return;
+	}
 	for (i = 0; i < c->layers; i++)
 		local += config_is_local(c, i);
 	say(w, "attention", "%u heads of %u, %u of K and V%s%s%s%s", c->heads,

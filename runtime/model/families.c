@@ -130,6 +130,25 @@ static const struct config_family qwen3_moe = {
 	.has_attn_bias = true,
 };
 
+static const struct config_expert_keys deepseek_experts = {
+	.experts = "n_routed_experts",
+	.chosen = "num_experts_per_tok",
+	.inter = "moe_intermediate_size",
+	.first = "first_k_dense_replace",
+	.shared = "n_shared_experts",
+	.scale = "routed_scaling_factor",
+	.method = "topk_method",
+};
+
+static const struct config_family deepseek2 = {
+	.keys = &llama_keys,
+	.experts = &deepseek_experts,
+	.preset = { .layout = LAYOUT_LATENT, .gated = true, .act = KERN_SILU },
+	.kv_is_heads = true,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.latent = true,
+};
+
 static const struct config_family phi3 = {
 	.keys = &llama_keys,
 	.preset = { .layout = LAYOUT_PHI3, .gated = true, .act = KERN_SILU },
@@ -262,12 +281,13 @@ static const char * const irrelevant[] = {
 	"_flash_attn_2_enabled", "_name_or_path", "_num_labels",
 	"activation_dropout", "attention_dropout",
 	"attention_probs_dropout_prob", "attn_implementation", "attn_pdrop",
-	"auto_map", "bad_words_ids", "begin_suppress_tokens",
+	"auto_map", "aux_loss_alpha", "bad_words_ids", "begin_suppress_tokens",
 	"cache_implementation", "chunk_size_feed_forward",
 	"classifier_dropout", "cls_token_id", "cross_attention_hidden_size",
 	"custom_pipelines",
 	"decoder_start_token_id", "diversity_penalty", "do_sample", "dropout",
 	"early_stopping", "embd_pdrop", "encoder_no_repeat_ngram_size",
+	"ep_size",
 	"exponential_decay_length_penalty", "finetuning_task",
 	"forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing",
 	"hidden_dropout", "hidden_dropout_prob", "id2label",
@@ -280,7 +300,7 @@ static const char * const irrelevant[] = {
 	"predict_special_tokens", "prefix",
 	"pretraining_tp", "problem_type", "reorder_and_upcast_attn",
 	"repetition_penalty", "resid_pdrop", "return_dict",
-	"return_dict_in_generate", "router_aux_loss_coef", "sep_token_id", "summary_activation",
+	"return_dict_in_generate", "router_aux_loss_coef", "sep_token_id", "seq_aux", "summary_activation",
 	"summary_first_dropout", "summary_proj_to_labels", "summary_type",
 	"summary_use_proj", "suppress_tokens", "task_specific_params",
 	"temperature", "tie_encoder_decoder", "tokenizer_class", "top_k",

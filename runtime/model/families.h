@@ -19,6 +19,7 @@
 	x("Gemma3ForCausalLM",	gemma3)					\
 	x("GPT2LMHeadModel",	gpt2)					\
 	x("OPTForCausalLM",	opt)					\
+	x("DeepseekV2ForCausalLM", deepseek2)				\
 	x("GPTNeoXForCausalLM",	neox)					\
 	x("GptOssForCausalLM",	gpt_oss)
 
@@ -75,6 +76,11 @@ struct config_keys {
  *		from 1; the default is 1
  * @dense:	list of layers without experts, counted from 0
  * @clamped:	"swiglu_alpha" and "swiglu_limit" are read
+ * @first:	number of layers without experts that come first
+ * @shared:	experts of all tokens, each as wide as the others
+ * @scale:	factor on shares
+ * @method:	how experts are chosen: "greedy", or "group_limited_greedy" with
+ *		"n_group" groups, of which "topk_group" can be chosen from
  */
 struct config_expert_keys {
 	const char	*experts;
@@ -84,6 +90,10 @@ struct config_expert_keys {
 	const char	*norm;
 	const char	*every;
 	const char	*dense;
+	const char	*first;
+	const char	*shared;
+	const char	*scale;
+	const char	*method;
 	bool		clamped;
 };
 
@@ -107,6 +117,7 @@ struct config_expert_keys {
  * @has_attn_bias: "attention_bias" is read
  * @has_mlp_bias: "mlp_bias" is read
  * @caps_attn:	"attn_logit_softcapping" is read
+ * @latent:	K and V are made of latent vectors
  * @gemma:	"query_pre_attn_scalar" and "final_logit_softcapping" are read,
  *		and embeddings are scaled
  */
@@ -128,6 +139,7 @@ struct config_family {
 	bool				has_attn_bias;
 	bool				has_mlp_bias;
 	bool				caps_attn;
+	bool				latent;
 	bool				gemma;
 };
 

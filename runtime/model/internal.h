@@ -20,9 +20,14 @@
  * @h:		[rows][hidden], input and output of projections
  * @side:	[rows][hidden], output of attention
  * @q:		[rows][heads * head_dim]
- * @k:		[rows][kv_heads * head_dim]
- * @v:		[rows][kv_heads * head_dim]
- * @attn:	[rows][heads * head_dim]
+ * @k:		[rows][kv_heads * head_dim]; latent vectors: [rows][rank]
+ * @v:		[rows][kv_heads * head_dim]; the rest of keys: [rows][rope]
+ * @attn:	[rows][outputs of all heads]
+ * @q_a:	[rows][q_rank], input of queries; this and the next three only with
+ *		latent vectors
+ * @k_rope:	[rows][rope], @v rotated
+ * @absorbed:	[rows][heads][rank + rope], queries of latent vectors
+ * @mixed:	[rows][heads][rank], sums of latent vectors
  * @qkv:	[rows][heads][3 * head_dim], if the layout joins them
  * @gate:	[rows][width of the widest MLP]
  * @up:		[rows][the same]
@@ -63,6 +68,10 @@ struct model_work {
 	float			*k;
 	float			*v;
 	float			*attn;
+	float			*q_a;
+	float			*k_rope;
+	float			*absorbed;
+	float			*mixed;
 	float			*qkv;
 	float			*gate;
 	float			*up;
@@ -180,6 +189,25 @@ void project_many(struct model *model, const float *x,
 /* Normalise @m rows of @d; @y may be @x. */
 void normalise(struct model *model, const float *x, const float *w,
 	       const float *bias, u32 m, u32 d, float *y);
+
+/**
+ * struct layer_kv - where K and V of a layer are
+ * @kv:      geometry of its group
+ * @seqs:    [@nr_seqs] the sequences with the tables of that group
+ * @at:      number of the layer among those of the group
+ */
+struct layer_kv {
+	const struct kern_kv		*kv;
+	const struct kern_attn_seq	*seqs;
+	u32				nr_seqs;
+	u32				at;
+};
+
+/* ---- latent.c ---- */
+
+/* From @m normalised rows of work.h to outputs of heads in work.attn, by latent vectors. */
+void latent_attend(struct model *model, const struct layer_kv *lkv,
+		   const struct model_layer *l, u32 m);
 
 /* ---- mlp.c ---- */
 

@@ -103,6 +103,23 @@ static const struct weight_spec phi3_layer[] = {
 	M("mlp.down_proj.weight", LAYER(mlp.down), HIDDEN, INTER, ALWAYS),
 };
 
+/* ---- DeepSeek-V2: as Llama, with latent vectors ---- */
+
+static const struct weight_spec latent_layer[] = {
+	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),
+	M("self_attn.q_proj.weight", LAYER(q), Q, HIDDEN, NO_Q_RANK),
+	M("self_attn.q_a_proj.weight", LAYER(q_a), Q_RANK, HIDDEN, Q_RANK),
+	N("self_attn.q_a_layernorm.weight", LAYER(q_norm), Q_RANK, Q_RANK),
+	M("self_attn.q_b_proj.weight", LAYER(q), Q, Q_RANK, Q_RANK),
+	J("self_attn.kv_a_proj_with_mqa.weight", 0, KV_A, HIDDEN, KV_A),
+	N("self_attn.kv_a_layernorm.weight", LAYER(k_norm), RANK, ALWAYS),
+	J("self_attn.kv_b_proj.weight", 0, KV_B, RANK, KV_B),
+	M("self_attn.o_proj.weight", LAYER(o), HIDDEN, ATTN_OUT, ALWAYS),
+	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
+	LLAMA_DENSE,
+	LLAMA_EXPERTS,
+};
+
 /* ---- GPT-2 ---- */
 
 static const struct weight_spec gpt2_top[] = {
@@ -220,6 +237,11 @@ static const struct weight_names layouts[] = {
 		.leftovers = { ".rotary_emb.inv_freq", ".k_scale",
 			       ".v_scale" },
 	},
+	[LAYOUT_LATENT] = {
+		.prefixes = { "model." }, .layers = "layers.",
+		.head = "lm_head.weight", TABLES(llama_top, latent_layer),
+		.leftovers = { ".rotary_emb.inv_freq" },
+	},
 	[LAYOUT_PHI3] = {
 		.prefixes = { "model." }, .layers = "layers.",
 		.head = "lm_head.weight", TABLES(llama_top, phi3_layer),
@@ -289,6 +311,16 @@ u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 		return 2ull * cfg->moe.inter;
 	case DIM_SHARED:
 		return cfg->moe.shared_inter;
+	case DIM_Q_RANK:
+		return cfg->latent.q_rank;
+	case DIM_RANK:
+		return cfg->latent.rank;
+	case DIM_KV_A:
+		return config_kv_dim(cfg);
+	case DIM_KV_B:
+		return (u64)cfg->heads * (cfg->latent.nope + cfg->latent.value);
+	case DIM_ATTN_OUT:
+		return config_attn_out(cfg);
 	case DIM_NONE:
 		break;
 	}
@@ -323,6 +355,25 @@ static void qkv_parts(const struct model_config *cfg,
 	parts[2] = (struct weight_part){ vector ? LAYER(v_bias) : LAYER(v), kv };
 }
 
+static void latent_parts(const struct model_config *cfg,
+			 const struct weight_spec *s,
+			 struct weight_part parts[WEIGHT_PARTS])
+{
+	const struct latent_config *l = &cfg->latent;
+
+	if (s->how == HOW_KV_A) {
+		parts[0] = (struct weight_part){ LAYER(k), l->rank };
+		parts[1] = (struct weight_part){ LAYER(v), l->rope };
+		return;
+	}
+	parts[0] = (struct weight_part){
+		LAYER(absorb), (u64)cfg->heads * l->nope,
+	};
+	parts[1] = (struct weight_part){
+		LAYER(values), (u64)cfg->heads * l->value,
+	};
+}
+
 u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
 		 struct weight_part parts[WEIGHT_PARTS])
 {
@@ -333,6 +384,10 @@ u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
 	case HOW_GATE_UP:
 	case HOW_PAIRS:
 		gate_up_parts(cfg, s, parts);
+		return 2;
+	case HOW_KV_A:
+	case HOW_KV_B:
+		latent_parts(cfg, s, parts);
 		return 2;
 	default:
 		parts[0] = (struct weight_part){ s->offset,
@@ -376,6 +431,10 @@ static bool weight_needed(const struct model_config *cfg, enum weight_need need,
 		return sparse && cfg->moe.expert_bias;
 	case NEED_SHARED:
 		return sparse && cfg->moe.shared_inter;
+	case NEED_Q_RANK:
+		return cfg->latent.q_rank;
+	case NEED_NO_Q_RANK:
+		return !cfg->latent.q_rank;
 	case NEED_ALWAYS:
 		break;
 	}
@@ -482,7 +541,8 @@ bool weight_in_place(const struct weight_at *at, const struct st_tensor *t,
 {
 	const size_t size = t->dtype == ST_F32 ? 4 : 2;
 
-	return !at->turned && (t->dtype != ST_F16 || f16) &&
+	return !at->turned && at->spec->how != HOW_KV_B &&
+	       (t->dtype != ST_F16 || f16) &&
 	       (t->dtype == ST_F32 || at->spec->how != HOW_F32) &&
 	       !((uintptr_t)t->data % size);
 }
@@ -492,5 +552,6 @@ u32 weight_elem_bytes(const struct weight_at *at, const struct st_tensor *t,
 {
 	if (weight_in_place(at, t, f16))
 		return t->dtype == ST_F32 ? 4 : 2;
-	return at->turned && t->dtype == ST_BF16 ? 2 : 4;
+	return (at->turned || at->spec->how == HOW_KV_B) &&
+	       t->dtype == ST_BF16 ? 2 : 4;
 }

@@ -24,6 +24,11 @@ enum weight_dim {
 	DIM_EXPERT,	/* width of an expert */
 	DIM_TWO_EXPERT,	/* its gate and up */
 	DIM_SHARED,	/* width of the shared expert */
+	DIM_Q_RANK,	/* input of queries */
+	DIM_RANK,	/* a latent vector */
+	DIM_KV_A,	/* a latent vector and the rotated part of keys */
+	DIM_KV_B,	/* what all heads make of a latent vector */
+	DIM_ATTN_OUT,	/* all values */
 };
 
 /* The switch that a tensor depends on. */
@@ -43,6 +48,8 @@ enum weight_need {
 	NEED_ROUTER_BIAS,
 	NEED_EXPERT_BIAS,
 	NEED_SHARED,
+	NEED_Q_RANK,		/* queries are made of an input of their own */
+	NEED_NO_Q_RANK,
 };
 
 /* How a tensor fills its place. */
@@ -52,7 +59,9 @@ enum weight_how {
 	HOW_F32,	/* in f32, so that no mode rounds what it is multiplied by */
 	HOW_QKV,	/* its rows are the rows of q, k and v */
 	HOW_GATE_UP,	/* its rows are the rows of gate and up */
-	HOW_PAIRS,	/* the same, in turn: gate, up, gate, up...; only turned */
+	HOW_PAIRS,	/* as HOW_GATE_UP, in turn: gate, up, gate, up...; only turned */
+	HOW_KV_A,	/* its rows are a latent vector, and the rotated part of keys */
+	HOW_KV_B,	/* for each head, rows of keys, and rows of values */
 };
 
 /* Whose tensor it is. */
@@ -65,7 +74,7 @@ enum weight_of {
 /*
  * @offset is the place of a struct kern_weight, or of a float * for a vector, in
  * struct model_weights, struct model_layer or, for experts, struct model_mlp.
- * HOW_QKV does not use it; of HOW_GATE_UP and HOW_PAIRS it is the place of a struct
+ * HOW_QKV, HOW_KV_A and HOW_KV_B do not use it; of HOW_GATE_UP and HOW_PAIRS it is the place of a struct
  * model_mlp.  With @turned the matrix is stored as [columns][rows].
  */
 struct weight_spec {

@@ -16,6 +16,7 @@
  *	work.c		the workspace
  *	batch.c		a batch as rows
  *	decoder.c	the forward pass
+ *	latent.c	its attention with latent vectors
  *	mlp.c		its MLPs
  *	experts.c	its layers with experts
  *	null.c		a forward pass that computes nothing
@@ -95,9 +96,13 @@ static void model_fill_kv(struct model *m, const struct model_opts *o)
 		i->kv_type = o->dtype == MODEL_BF16 ? MODEL_KV_BF16 :
 						      MODEL_KV_F32;
 	m->kv_type = kv_types[i->kv_type].type;
-	i->k_bytes = m->cfg.head_dim * kern_dtype_size(m->kv_type);
-	i->v_bytes = i->k_bytes;
+	i->k_bytes = config_kv_dim(&m->cfg) * kern_dtype_size(m->kv_type);
+	i->v_bytes = m->cfg.latent.rank ? 0 : i->k_bytes;
 	i->scale_bytes = kern_dtype_scaled(m->kv_type) ? sizeof(float) : 0;
+	if (m->cfg.latent.rank)
+		i->heads_bytes = config_heads_kv(&m->cfg) *
+				 kern_dtype_size(m->kv_type) +
+				 2ull * m->cfg.heads * i->scale_bytes;
 }
 
 /* Sort the layers into groups. */
@@ -200,7 +205,8 @@ static int model_check_kv(const struct model *m, const struct model_opts *o,
 {
 	struct kern_kv kv = {
 		.unit = 64, .block_tokens = 16, .nr_layers = m->cfg.layers,
-		.kv_heads = m->cfg.kv_heads, .head_dim = m->cfg.head_dim,
+		.kv_heads = m->cfg.kv_heads,
+		.head_dim = config_kv_dim(&m->cfg), .rank = m->cfg.latent.rank,
 		.dtype = m->kv_type,
 	};
 
@@ -211,7 +217,7 @@ static int model_check_kv(const struct model *m, const struct model_opts *o,
 			  "in %s with heads of %u: choose another "
 			  "--kv-cache-dtype, or other kernels", m->dir,
 			  kernel_name(o), model_kv_name(m->info.kv_type),
-			  m->cfg.head_dim);
+			  kv.head_dim);
 }
 
 /* Put the weights into the memory of the device. */
@@ -468,6 +474,19 @@ static void identity_experts(const struct moe_config *c,
 	id->add(id->arg, "moe.sparse", c->sparse, sizeof(c->sparse));
 }
 
+static void identity_latent(const struct latent_config *c,
+			    const struct identity *id)
+{
+	identity_u32(id, "latent.rank", c->rank);
+	if (!c->rank)
+		return;
+	identity_u32(id, "latent.q_rank", c->q_rank);
+	identity_u32(id, "latent.nope", c->nope);
+	identity_u32(id, "latent.rope", c->rope);
+	identity_u32(id, "latent.value", c->value);
+	identity_f32(id, "latent.eps", c->eps);
+}
+
 /* The frequencies, and the parameters that change them in long contexts. */
 static void identity_rope(const struct rope_config *r, const float *inv_freq,
 			  u32 turns, const struct identity *id)
@@ -502,6 +521,7 @@ static void identity_config(const struct model *m, const struct identity *id)
 	identity_u32(id, "config.head_dim", c->head_dim);
 	identity_f32(id, "config.norm_eps", c->norm_eps);
 	identity_switches(c, id);
+	identity_latent(&c->latent, id);
 	identity_experts(&c->moe, id);
 	identity_rope(&c->rope, m->inv_freq, config_rotary(c), id);
 	identity_rope(&c->rope_local, m->inv_local, config_rotary(c), id);

@@ -226,8 +226,10 @@ struct model_group {
  * @eos_ids:	tokens that end a text, @nr_eos of them; from
  *		generation_config.json, or else from config.json
  * @k_bytes:	bytes of K of one token in one KV head
- * @v_bytes:	bytes of V, ditto
+ * @v_bytes:	bytes of V, ditto; 0 with latent vectors, which have one scale
  * @scale_bytes: bytes of the scale of either, ditto; 0 without scales
+ * @heads_bytes: with latent vectors, bytes that K and V of all heads would take of one
+ *		token in one layer; else 0
  * @nr_params:	elements in all tensors
  * @nr_tensors:	how many
  * @nr_files:	in how many files
@@ -270,6 +272,7 @@ struct model_info {
 	u32			k_bytes;
 	u32			v_bytes;
 	u32			scale_bytes;
+	u64			heads_bytes;
 	u64			nr_params;
 	u32			nr_tensors;
 	u32			nr_files;
@@ -286,7 +289,8 @@ struct model_info {
 static inline u64 model_layer_bytes(const struct model_info *info)
 {
 	return (u64)info->nr_kv_heads *
-	       (info->k_bytes + info->v_bytes + 2 * info->scale_bytes);
+	       (info->k_bytes + info->v_bytes +
+		(info->v_bytes ? 2 : 1) * info->scale_bytes);
 }
 
 /**

@@ -106,6 +106,19 @@ static float *weight_widen(struct binder *b, const struct st_tensor *t)
 	return copy;
 }
 
+/* Copy element @from of @t to element @to of the copy. */
+static void elem_copy(const struct st_tensor *t, u64 from, u8 *copy, u64 to)
+{
+	float f;
+
+	if (t->dtype == ST_BF16) {
+		memcpy(copy + to * 2, (const u8 *)t->data + from * 2, 2);
+		return;
+	}
+	f = weight_elem(t, from);
+	memcpy(copy + to * 4, &f, 4);
+}
+
 #define TURN_TILE	32u
 
 /**
@@ -139,19 +152,12 @@ static void turn_tile(const struct turn *m, u64 r, u64 c)
 	const u64 r_end = min(m->rows, r + TURN_TILE);
 	const u64 c_end = min(m->cols, c + TURN_TILE), c_from = c;
 	u64 from, to;
-	float f;
 
 	for (; r < r_end; r++) {
 		for (c = c_from; c < c_end; c++) {
 			from = m->first + r * m->cols + c;
 			to = turned_row(m, c) * m->rows + r;
-			if (m->t->dtype == ST_BF16) {
-				memcpy(m->to + to * 2,
-				       (const u8 *)m->t->data + from * 2, 2);
-				continue;
-			}
-			f = weight_elem(m->t, from);
-			memcpy(m->to + to * 4, &f, 4);
+			elem_copy(m->t, from, m->to, to);
 		}
 	}
 }
@@ -175,6 +181,33 @@ static void *weight_turn(struct binder *b, const struct weight_at *at,
 		for (r = 0; r < m.rows; r += TURN_TILE)
 			for (c = 0; c < m.cols; c += TURN_TILE)
 				turn_tile(&m, r, c);
+	}
+	if (copy)
+		ckpt_drop(b->c, t);
+	return copy;
+}
+
+/*
+ * A copy of the matrix that makes keys and values of all heads.  First the rows of
+ * keys of each head, with rows and columns exchanged, then those of values.
+ */
+static void *weight_sort_heads(struct binder *b, const struct st_tensor *t)
+{
+	const struct latent_config *l = &b->cfg->latent;
+	const u64 both = l->nope + l->value, heads = b->cfg->heads;
+	u8 *copy = weight_own(b, t, t->dtype == ST_BF16 ? 2 : 4);
+	u64 row, h, r, c, to;
+
+	for (row = 0; copy && row < heads * both; row++) {
+		h = row / both;
+		r = row % both;
+		for (c = 0; c < l->rank; c++) {
+			to = (h * l->rank + c) * l->nope + r;
+			if (r >= l->nope)
+				to = (heads * l->nope + h * l->value + r -
+				      l->nope) * l->rank + c;
+			elem_copy(t, row * l->rank + c, copy, to);
+		}
 	}
 	if (copy)
 		ckpt_drop(b->c, t);
@@ -226,6 +259,8 @@ static int weight_matrix(struct binder *b, const struct weight_at *at,
 	m->dtype = t->dtype == ST_BF16 ? KERN_BF16 : KERN_F32;
 	if (at->turned) {
 		m->data = weight_turn(b, at, t);
+	} else if (at->spec->how == HOW_KV_B) {
+		m->data = weight_sort_heads(b, t);
 	} else if (weight_in_place(at, t, b->f16)) {
 		m->data = t->data;
 		if (t->dtype == ST_F16)
@@ -250,6 +285,13 @@ static struct kern_weight weight_slice(const struct kern_weight *m, u64 first,
 	return part;
 }
 
+/* Its rows were columns. */
+static void weight_shape_heads(struct binder *b, struct kern_weight *absorb)
+{
+	absorb->rows = b->cfg->heads * b->cfg->latent.rank;
+	absorb->cols = b->cfg->latent.nope;
+}
+
 static int weight_set_matrix(struct binder *b, const struct weight_at *at,
 			     const struct st_tensor *t)
 {
@@ -266,6 +308,8 @@ static int weight_set_matrix(struct binder *b, const struct weight_at *at,
 			*(struct kern_weight *)weight_place_of(b->w, at, i,
 							       &parts[j]) =
 				weight_slice(&m, row, parts[j].rows);
+	if (!ret && at->spec->how == HOW_KV_B)
+		weight_shape_heads(b, &b->w->layers[at->layer].absorb);
 	return ret;
 }
 

@@ -28,8 +28,8 @@ struct model_layer {
 	const float		*mlp_norm;	/* [hidden] */
 	const float		*mlp_norm_bias;
 	const float		*mlp_post;	/* [hidden], after the MLP */
-	const float		*q_norm;	/* [head_dim] */
-	const float		*k_norm;	/* [head_dim] */
+	const float		*q_norm;	/* [head_dim]; latent: [q_rank] */
+	const float		*k_norm;	/* [head_dim]; latent: [rank] */
 	const float		*q_bias;	/* [heads * head_dim] */
 	const float		*k_bias;	/* [kv_heads * head_dim] */
 	const float		*v_bias;	/* [kv_heads * head_dim] */
@@ -39,8 +39,11 @@ struct model_layer {
 	const float		*router_bias;	/* [experts] */
 	struct kern_weight	qkv;		/* [heads][q, k, v of a head] */
 	struct kern_weight	q;		/* these three, unless @qkv is set */
-	struct kern_weight	k;
-	struct kern_weight	v;
+	struct kern_weight	k;		/* latent: [rank][hidden] */
+	struct kern_weight	v;		/* latent: [rope][hidden] */
+	struct kern_weight	q_a;		/* [q_rank][hidden] */
+	struct kern_weight	absorb;		/* [heads][rank][nope] */
+	struct kern_weight	values;		/* [heads][value][rank] */
 	struct kern_weight	o;
 	struct model_mlp	mlp;		/* without experts */
 	struct kern_weight	router;		/* [experts][hidden] */

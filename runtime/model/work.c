@@ -81,12 +81,25 @@ static void carve_experts(struct model_work *w, const struct model_config *cfg,
 	w->shared = take_floats(w, moe->shared_inter ? rows * cfg->hidden : 0);
 }
 
+static void carve_latent(struct model_work *w, const struct model_config *cfg,
+			 u64 rows)
+{
+	const struct latent_config *l = &cfg->latent;
+
+	if (!l->rank)
+		return;
+	w->q_a = take_floats(w, rows * l->q_rank);
+	w->k_rope = take_floats(w, rows * l->rope);
+	w->absorbed = take_floats(w, rows * cfg->heads * (l->rank + l->rope));
+	w->mixed = take_floats(w, rows * cfg->heads * l->rank);
+}
+
 /* Carve the memory of the ops. */
 static void carve_ops(struct model_work *w, const struct model_config *cfg,
 		      u64 rows, bool device)
 {
 	const u64 q = rows * cfg->heads * cfg->head_dim;
-	const u64 kv = rows * cfg->kv_heads * cfg->head_dim;
+	const u64 kv = rows * cfg->kv_heads * config_kv_dim(cfg);
 
 	w->bytes = 0;
 	w->x = take_floats(w, rows * cfg->hidden);
@@ -95,7 +108,8 @@ static void carve_ops(struct model_work *w, const struct model_config *cfg,
 	w->q = take_floats(w, q);
 	w->k = take_floats(w, kv);
 	w->v = take_floats(w, kv);
-	w->attn = take_floats(w, q);
+	w->attn = take_floats(w, rows * config_attn_out(cfg));
+	carve_latent(w, cfg, rows);
 	w->qkv = take_floats(w, cfg->layout == LAYOUT_NEOX ? 3 * q : 0);
 	w->gate = take_floats(w, rows * mlp_width(cfg));
 	w->up = take_floats(w, rows * mlp_width(cfg));

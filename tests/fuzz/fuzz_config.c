@@ -78,8 +78,16 @@ static void check_taken(const struct model_config *c)
 		 "%u layers, %u eos", c->layers, c->nr_eos);
 	FUZZ_LAW(c->max_position && c->max_position <= INT32_MAX, "%u",
 		 c->max_position);
-	FUZZ_LAW(c->head_dim && c->head_dim % KERN_DIM_ALIGN == 0 &&
-		 c->head_dim <= KERN_MAX_HEAD_DIM, "%u", c->head_dim);
+	FUZZ_LAW(c->head_dim && c->head_dim % KERN_DIM_ALIGN == 0, "%u",
+		 c->head_dim);
+	FUZZ_LAW(config_kv_dim(c) <= (c->latent.rank ? KERN_MAX_LATENT_DIM :
+						       KERN_MAX_HEAD_DIM) &&
+		 config_kv_dim(c) % KERN_DIM_ALIGN == 0, "%u",
+		 config_kv_dim(c));
+	FUZZ_LAW(!c->latent.rank || (c->kv_heads == 1 && c->latent.value &&
+				     c->latent.rank <= KERN_MAX_RANK &&
+				     c->latent.nope && c->latent.rope),
+		 "%u of %u", c->latent.rank, c->latent.value);
 	FUZZ_LAW(config_rotary(c) <= c->head_dim && config_rotary(c) % 2 == 0,
 		 "%u of %u", config_rotary(c), c->head_dim);
 	FUZZ_LAW(c->learned || config_rotary(c), "no positions at all");
@@ -133,6 +141,10 @@ static const char * const words[] = {
 	"\"GptOssForCausalLM\"", "\"num_local_experts\":4,",
 	"\"Qwen3MoeForCausalLM\"", "\"moe_intermediate_size\":24,",
 	"\"num_experts\":4,\"num_experts_per_tok\":2,",
+	"\"DeepseekV2ForCausalLM\"", "\"kv_lora_rank\":32,\"v_head_dim\":16,"
+	"\"qk_nope_head_dim\":16,\"qk_rope_head_dim\":16,",
+	"\"first_k_dense_replace\":1,\"n_routed_experts\":4,"
+	"\"n_shared_experts\":1,", "\"q_lora_rank\":32,",
 	"\"OPTForCausalLM\"", "\"Gemma3ForCausalLM\"", "\"Qwen3ForCausalLM\"",
 };
 

@@ -28,7 +28,10 @@
 #define NR_FORKS	3
 #define POOL_TOKENS	512	/* tokens that the small pool holds */
 
-/* Families, and bytes of KV a token; longer levels use the later rows. */
+/*
+ * Families, and bytes of KV a token, or a bit more: 512 tokens are whole extents.  Longer
+ * levels use the later rows.
+ */
 static const struct {
 	const char	*name;
 	u32		bytes;
@@ -37,13 +40,15 @@ static const struct {
 	{ "qwen3", 1024 }, { "phi3", 512 }, { "gemma2", 1536 },
 	{ "gemma3", 1024 }, { "gpt2", 1024 }, { "opt", 1024 },
 	{ "neox", 1024 }, { "qwen3-moe", 1536 }, { "gpt-oss", 2048 },
+	{ "deepseek2-moe", 640 },
 	{ "llama-linear", 512 }, { "llama-dynamic", 512 },
 	{ "llama-llama3", 512 }, { "llama-yarn", 512 },
 	{ "qwen2-window", 512 }, { "neox-sequential", 1024 },
-	{ "qwen3-moe-all", 2048 },
+	{ "qwen3-moe-all", 2048 }, { "deepseek2-yarn", 640 },
+	{ "deepseek2-groups-moe", 768 },
 };
 
-#define NR_FAMILIES	12u
+#define NR_FAMILIES	13u
 
 struct run {
 	struct samples	single;

@@ -51,6 +51,17 @@ for family in "$families"/*/; do
 	check "$name: its tensors" field tensors '[1-9][0-9]*'
 done
 
+# ---- latent vectors: 3 layers of 48 numbers, beside 4 heads of 48 and 32
+run inspect --load-format dummy "$families/deepseek2"
+check 'latent: KV' says '^KV +576 B a token in f32$'
+check 'latent: of heads' says '^instead of +3\.8 KiB a token with K and V of all heads$'
+check 'latent: vectors' says '^latent vectors +32 numbers, 48 with the rotated part of keys; K and V of all heads would be 320$'
+run inspect --json --load-format dummy "$families/deepseek2"
+check 'latent: JSON' field kv_bytes_per_token 576
+check 'latent: JSON of heads' field kv_bytes_per_token_of_heads 3840
+run inspect --json --load-format dummy "$families/llama"
+check 'no latent: JSON of heads' field kv_bytes_per_token_of_heads 512
+
 # ---- layer groups: of 1 MiB, with f32 KV of 512 bytes a layer and token
 sed 's/"max_position_embeddings": 256/"max_position_embeddings": 8192/' "$families/gemma3/config.json" >"$work/config.json"
 run inspect --load-format dummy --kv-groups auto --dtype f32 --pool-size 1M "$families/gemma3"

@@ -290,6 +290,13 @@ static const struct {
 	{ "gemma2", "query_pre_attn_scalar", "25" },
 	{ "gemma3", "rope_local_base_freq", "9999" },
 	{ "gemma3", "sliding_window_pattern", "2" },
+	{ "deepseek2-yarn", "rope_scaling", "{\"type\":\"yarn\",\"factor\":4,"
+	  "\"mscale\":0.7,\"mscale_all_dim\":0.8,\"beta_fast\":8,"
+	  "\"original_max_position_embeddings\":64}" },
+	{ "deepseek2-moe", "num_experts_per_tok", "5" },
+	{ "deepseek2-moe", "routed_scaling_factor", "2" },
+	{ "deepseek2-groups-moe", "topk_group", "3" },
+	{ "deepseek2-groups-moe", "topk_method", "\"greedy\"" },
 	{ "gpt2", "activation_function", "\"gelu\"" },
 	{ "neox", "use_parallel_residual", "false" },
 	{ "neox", "rotary_pct", "0.5" },

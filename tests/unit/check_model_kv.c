@@ -290,10 +290,11 @@ START_TEST(test_kernels)
 	struct model *model;
 	float *want, *got;
 	struct loss l = { 0 };
+	const u32 type = _i % NR_LOSSY;
 	char name[32];
 	u32 k, r;
 
-	golden_read("llama");
+	golden_read(_i < (int)NR_LOSSY ? "llama" : "deepseek2");
 	config_write(NULL, NULL);
 	model = load_kv(fixture_dir, "cpu", MODEL_EXACT, MODEL_KV_F32);
 	want = run_chunks(model, 37);
@@ -303,11 +304,11 @@ START_TEST(test_kernels)
 		model = load_kv(fixture_dir, k ? name : "ref",
 				ops->mode == KERN_MODE_EXACT ? MODEL_EXACT :
 							       MODEL_FAST,
-				lossy[_i].type);
+				lossy[type].type);
 		got = run_chunks(model, 37);
 		for (r = 0; r < NR_ALL; r++)
 			row_compare(got + r * VOCAB, want + r * VOCAB, VOCAB,
-				    KV_GAIN * lossy[_i].u + MODEL_FAST_TOL *
+				    KV_GAIN * lossy[type].u + MODEL_FAST_TOL *
 				    (ops->mode != KERN_MODE_EXACT), name, &l);
 		free(got);
 		model_free(model);
@@ -318,13 +319,15 @@ END_TEST
 
 START_TEST(test_chunks)
 {
+	static const char * const names[] = { "llama", "gemma2", "deepseek2" };
+	const u32 type = _i % NR_LOSSY;
 	struct model *model;
 	float *whole, *cut;
 	u32 chunk;
 
-	golden_read(_i % 2 ? "gemma2" : "llama");
+	golden_read(names[_i / NR_LOSSY]);
 	config_write(NULL, NULL);
-	model = load_kv(fixture_dir, "cpu", MODEL_EXACT, lossy[_i].type);
+	model = load_kv(fixture_dir, "cpu", MODEL_EXACT, lossy[type].type);
 	whole = run_chunks(model, NR_ALL);
 	for (chunk = 1; chunk < 32; chunk += 22) {
 		cut = run_chunks(model, chunk);
@@ -356,6 +359,31 @@ START_TEST(test_sizes)
 	ck_assert_uint_eq(i->scale_bytes, bytes[_i][1]);
 	ck_assert_uint_eq(model_layer_bytes(i), 2ull * i->nr_kv_heads *
 			  (bytes[_i][0] + bytes[_i][1]));
+	model_free(model);
+}
+END_TEST
+
+/* One latent vector for all heads, with one scale, and no V. */
+START_TEST(test_latent_sizes)
+{
+	static const u32 elem[] = {
+		[MODEL_KV_F32] = 4, [MODEL_KV_BF16] = 2, [MODEL_KV_F16] = 2,
+		[MODEL_KV_FP8] = 1, [MODEL_KV_INT8] = 1,
+	};
+	const u32 scale = _i == MODEL_KV_FP8 || _i == MODEL_KV_INT8 ? 4 : 0;
+	const struct model_info *i;
+	struct model *model;
+
+	golden_read("deepseek2");
+	config_write(NULL, NULL);
+	model = load_kv(fixture_dir, "cpu", MODEL_FAST, _i);
+	i = model_info(model);
+	ck_assert_uint_eq(i->nr_kv_heads, 1);
+	ck_assert_uint_eq(i->k_bytes, 48 * elem[_i]);
+	ck_assert_uint_eq(i->v_bytes, 0);
+	ck_assert_uint_eq(i->scale_bytes, scale);
+	ck_assert_uint_eq(model_layer_bytes(i), 48 * elem[_i] + scale);
+	ck_assert_uint_eq(i->heads_bytes, 4 * (80 * elem[_i] + 2 * scale));
 	model_free(model);
 }
 END_TEST
@@ -527,9 +555,11 @@ static Suite *kv_suite(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, test_families);
 	tcase_add_test(tc, test_demo);
-	tcase_add_loop_test(tc, test_kernels, 0, NR_LOSSY);
-	tcase_add_loop_test(tc, test_chunks, 0, NR_LOSSY);
+	tcase_add_loop_test(tc, test_kernels, 0, 2 * NR_LOSSY);
+	tcase_add_loop_test(tc, test_chunks, 0, 3 * NR_LOSSY);
 	tcase_add_loop_test(tc, test_sizes, MODEL_KV_F32, MODEL_KV_INT8 + 1);
+	tcase_add_loop_test(tc, test_latent_sizes, MODEL_KV_F32,
+			    MODEL_KV_INT8 + 1);
 	tcase_add_test(tc, test_identities);
 	tcase_add_test(tc, test_refused);
 	tcase_add_test(tc, test_auto);

@@ -26,6 +26,7 @@ static const char * const cases[] = {
 	"llama", "llama-linear", "llama-dynamic", "llama-llama3",
 	"llama-yarn", "mistral", "qwen2", "qwen2-window", "qwen3", "qwen3-moe",
 	"phi3",
+	"deepseek2", "deepseek2-yarn", "deepseek2-moe", "deepseek2-groups-moe",
 	"gemma2", "gemma3", "gpt2", "opt", "neox", "neox-sequential",
 	"gpt-oss", "qwen3-moe-all",
 };
@@ -109,8 +110,16 @@ static inline void config_write_half(void)
 {
 	const char *key = strstr(case_dir, "/opt") ? "init_std" :
 						     "initializer_range";
+	char path[320];
+	double range;
+	json_t *o;
 
-	config_write(key, json_real(0.075));
+	snprintf(path, sizeof(path), "%s/config.json", case_dir);
+	o = json_load_file(path, 0, NULL);
+	ck_assert_ptr_nonnull(o);
+	range = json_real_value(json_object_get(o, key));
+	json_decref(o);
+	config_write(key, json_real(range / 2));
 }
 
 /* Run all tokens as chunks of @chunk; returns the logits of every row. */

@@ -50,6 +50,21 @@ def rope(**scaling):
     return llama("LlamaForCausalLM", rope_theta=10000.0, rope_scaling=scaling)
 
 
+def deepseek(**more):
+    """The first layer has an MLP, the others experts."""
+    return dict(
+        llama("DeepseekV2ForCausalLM", rope_theta=10000.0, rope_scaling=None,
+              attention_bias=False, attention_dropout=0.0, aux_loss_alpha=0.001,
+              seq_aux=True, ep_size=1, moe_layer_freq=1, scoring_func="softmax",
+              kv_lora_rank=32, q_lora_rank=None, qk_nope_head_dim=32,
+              qk_rope_head_dim=16, v_head_dim=32, first_k_dense_replace=1,
+              n_routed_experts=8, n_shared_experts=2, num_experts_per_tok=3,
+              moe_intermediate_size=24, norm_topk_prob=False,
+              routed_scaling_factor=1.0, topk_method="greedy", n_group=1,
+              topk_group=1),
+        num_hidden_layers=3, num_key_value_heads=4, **more)
+
+
 CASES = {
     "llama": llama("LlamaForCausalLM", model_type="llama", rope_theta=500000.0,
                    attention_bias=True, mlp_bias=True),
@@ -160,6 +175,19 @@ CASES = {
         tie_word_embeddings=False, bos_token_id=0, eos_token_id=0),
 }
 
+# Layers without experts follow a small change of KV smoothly.
+CASES["deepseek2"] = dict(deepseek(), first_k_dense_replace=3)
+CASES["deepseek2-yarn"] = dict(
+    deepseek(), first_k_dense_replace=3, q_lora_rank=48, rms_norm_eps=1e-4,
+    rope_scaling=dict(type="yarn", factor=4.0, mscale=0.7, mscale_all_dim=0.9,
+                      original_max_position_embeddings=64, beta_fast=8,
+                      beta_slow=1))
+CASES["deepseek2-moe"] = dict(deepseek(), num_experts_per_tok=6)
+CASES["deepseek2-groups-moe"] = dict(
+    deepseek(), q_lora_rank=48, kv_lora_rank=48, v_head_dim=16,
+    topk_method="group_limited_greedy", n_group=4, topk_group=2,
+    initializer_range=0.1, routed_scaling_factor=1.5)
+
 MODEL_TYPE = {
     "LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral",
     "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3",
@@ -167,6 +195,7 @@ MODEL_TYPE = {
     "Phi3ForCausalLM": "phi3", "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3_text", "GPT2LMHeadModel": "gpt2",
     "OPTForCausalLM": "opt", "GPTNeoXForCausalLM": "gpt_neox",
+    "DeepseekV2ForCausalLM": "deepseek_v2",
 }
 
 
@@ -223,7 +252,7 @@ def load(config, dtype, reach):
     # What the program calls otherwise than its own files do.
     stored = {head: "embed_out.weight"} if kind == "gpt_neox" else {}
     made = {n: experts(n, tuple(p.shape), reach)
-            if kind == "qwen3_moe" and ".mlp.experts." in n else
+            if kind in ("qwen3_moe", "deepseek_v2") and ".mlp.experts." in n else
             tensor(stored.get(n, n), tuple(p.shape), kind.startswith("gemma"),
                    reach)
             for n, p in own.items() if not (tied and n == head)}
