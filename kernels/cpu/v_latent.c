@@ -20,41 +20,20 @@
  * sums: the score is replaced, and the vector is not multiplied.  Units of KV that
  * no query of the tile sees, and their table entries, are not read.  So a query's
  * bits depend only on its own position, q, and what it sees: not on the tile, which
- * is smaller where threads need more of them, nor on blocks and batches.  Fast mode
- * takes the same steps.
+ * is smaller where threads need more of them, nor on blocks and batches.  In fast
+ * mode, over bf16 KV, nothing is widened, and q and p are rounded to bf16
+ * (v_latent_bf16.c).
  */
-#include "kernels/cpu/attn.h"
 #include "kernels/cpu/dot.h"
+#include "kernels/cpu/latent.h"
 
-/* Most queries of a tile, and fewest, if threads need more tiles. */
-#define TILE_L		16u
+/* Fewest queries of a tile, if threads need more tiles. */
 #define TILE_L_MIN	4u
 /* Items for each thread, if the shape allows. */
 #define ITEMS_PER_THREAD	2
 #define NEG_INF		(-__builtin_inff())
 /* Registers of a vector that are mixed at a time. */
 #define MIX_REGS	(VW / 4)
-
-static_assert(TILE_L % STEP_Q == 0, "tiles are whole steps");
-
-/* One tile; @wide has the vectors of the current chunk. */
-struct latent {
-	const struct kern_attn	*a;
-	const u32		*table;
-	u32			nr;
-	u32			hd;
-	u32			rank;
-	u32			first_row;	/* of the batch, query 0's */
-	u32			first_head;	/* query 0's */
-	u32			pos[TILE_L];
-	u32			see[TILE_L];	/* keys of the chunk, from its start */
-	float			max[TILE_L];
-	float			sum[TILE_L];
-	float			q[TILE_L * KERN_MAX_LATENT_DIM];
-	float			acc[TILE_L * KERN_MAX_LATENT_DIM];
-	float			s[TILE_L * KERN_CHUNK];
-	float			wide[KERN_CHUNK * KERN_MAX_LATENT_DIM];
-};
 
 /* Widen @n vectors from @p on, with the scales from @by on. */
 static __inline_always void vectors_widen(float *to, const u8 *p,
@@ -76,7 +55,7 @@ widen_##name(float *to, const u8 *p, const float *by, u32 n, u32 hd)	\
 }
 KV_TYPES(WIDEN)
 
-/* Widen the units of the chunk at @start that some query sees. */
+/* Find and widen the units of the chunk at @start that some query sees. */
 static void chunk_load(struct latent *l, u32 start)
 {
 	static void (* const widen[])(float *to, const u8 *p, const float *by,
@@ -88,13 +67,16 @@ static void chunk_load(struct latent *l, u32 start)
 	const struct kern_kv *kv = l->a->kv;
 	const u32 last = l->pos[l->nr - 1];
 	u32 at, token, entry;
+	const u8 *k;
 
 	for (at = 0; at < KERN_CHUNK && start + at <= last; at += UNIT_KEYS) {
 		entry = l->table[(start + at) / kv->block_tokens];
 		token = (start + at) % kv->block_tokens;
-		widen[kv->dtype](l->wide + (u64)at * l->hd,
-				 kern_kv_addr(kv, entry, l->a->layer, 0, 0,
-					      token),
+		k = kern_kv_addr(kv, entry, l->a->layer, 0, 0, token);
+		l->unit[at / UNIT_KEYS] = k;
+		if (latent_rounds(l))
+			continue;
+		widen[kv->dtype](l->wide + (u64)at * l->hd, k,
 				 kern_kv_scale_addr(kv, entry, l->a->layer, 0,
 						    0, token),
 				 UNIT_KEYS, l->hd);
@@ -124,6 +106,12 @@ static void chunk_scores(struct latent *l, u32 keys)
 {
 	u32 q = 0;
 
+#ifdef KERN_FAST
+	if (latent_rounds(l)) {
+		KERN_FN(latent_scores)(l, keys);
+		return;
+	}
+#endif
 	for (; q + STEP_Q <= l->nr; q += STEP_Q)
 		score_step(l, q, keys, STEP_Q);
 	for (; q < l->nr; q++)
@@ -143,7 +131,31 @@ static void query_rescale(struct latent *l, u32 q, float new_max)
 		vf_store(acc + i, vf_load(acc + i) * c);
 }
 
-/* The online softmax of one query over one chunk; leaves p in place of s. */
+/* Store VW weights of the query @q from @i on. */
+static __inline_always void p_store(struct latent *l, u32 q, u32 i, vf v)
+{
+#ifdef KERN_FAST
+	if (latent_rounds(l)) {
+		bf16_store(l->p_bf16 + q * KERN_CHUNK + i, v);
+		return;
+	}
+#endif
+	vf_store(l->s + q * KERN_CHUNK + i, v);
+}
+
+/* Store VW elements of the query @q from @i on. */
+static __inline_always void q_store(struct latent *l, u32 q, u32 i, vf v)
+{
+#ifdef KERN_FAST
+	if (latent_rounds(l)) {
+		bf16_store(l->q_bf16 + (u64)q * l->hd + i, v);
+		return;
+	}
+#endif
+	vf_store(l->q + (u64)q * l->hd + i, v);
+}
+
+/* The online softmax of one query over one chunk; leaves p, in place of s or beside. */
 static void query_softmax(struct latent *l, u32 q)
 {
 	float *s = l->s + q * KERN_CHUNK, new_max;
@@ -158,7 +170,7 @@ static void query_softmax(struct latent *l, u32 q)
 	for (i = 0; i < KERN_CHUNK; i += VW) {
 		v = vf_exp_down(vf_load(s + i) - new_max);
 		sum += v;
-		vf_store(s + i, v);
+		p_store(l, q, i, v);
 	}
 	if (new_max != l->max[q])
 		query_rescale(l, q, new_max);
@@ -217,6 +229,12 @@ static void chunk_mix(struct latent *l)
 {
 	u32 q = 0, m, all;
 
+#ifdef KERN_FAST
+	if (latent_rounds(l)) {
+		KERN_FN(latent_mix)(l);
+		return;
+	}
+#endif
 	for (; q + STEP_Q <= l->nr; q += STEP_Q) {
 		all = l->see[q];
 		mix_keys(l, q, 0, all, STEP_Q);
@@ -261,8 +279,7 @@ static void tile_load(struct latent *l, u32 first_pos)
 		l->pos[q] = first_pos + (l->first_head + q) / l->a->heads;
 		src = l->a->q + query_offset(l, q, l->a->q_ld, l->hd);
 		for (i = 0; i < l->hd; i += VW)
-			vf_store(l->q + (u64)q * l->hd + i,
-				 vf_load(src + i) * l->a->scale);
+			q_store(l, q, i, vf_load(src + i) * l->a->scale);
 		for (i = 0; i < l->rank; i += VW)
 			vf_store(l->acc + (u64)q * l->rank + i, (vf){ });
 		l->max[q] = NEG_INF;
@@ -311,6 +328,7 @@ static void latent_item(void *arg, u32 i)
 	l.table = seq->table;
 	l.hd = j->a->kv->head_dim;
 	l.rank = j->a->kv->rank;
+	l.bf16 = j->a->kv->dtype == KERN_BF16;
 	l.nr = min((u64)j->tile, (u64)seq->nr_rows * j->a->heads - from);
 	l.first_row = seq->first_row + row;
 	l.first_head = from % j->a->heads;

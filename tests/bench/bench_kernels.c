@@ -95,6 +95,30 @@ static void bench_attn(u32 nr, u32 rows, u32 len, u32 heads, u32 kv_heads,
 	attn_bench_free(&b);
 }
 
+/* Latent vectors of DeepSeek-V2-Lite, in decode and prefill. */
+static void bench_latent(u32 nr, u32 rows, u32 len, enum kern_dtype type)
+{
+	const u32 heads = 16, rank = 512, hd = 576;
+	double best = 1e9, t, flops = 0;
+	struct attn_bench b;
+	char name[64];
+	u32 r, i;
+
+	attn_bench_setup(&b, nr, rows, len, heads, 1, hd, type);
+	b.kv.rank = rank;
+	for (i = 0; i < rows; i++)
+		flops += 2.0 * nr * heads * (hd + rank) * (len - rows + i + 1);
+	for (r = 0; r < REPEATS; r++) {
+		t = kb_now();
+		kb.ops->attn_latent(kb.ctx, &b.a);
+		best = min(best, kb_now() - t);
+	}
+	snprintf(name, sizeof(name), "latent %s %u seqs %u rows ctx %u",
+		 type == KERN_BF16 ? "bf16" : "f32", nr, rows, len);
+	report(name, flops / best / 1e9, "GFLOP/s", "peak", peak_gflops);
+	attn_bench_free(&b);
+}
+
 static void bench_all(void)
 {
 	enum kern_dtype type;
@@ -108,6 +132,10 @@ static void bench_all(void)
 	bench_attn(1, 1, 8192, 32, 8, 128, KERN_BF16);
 	bench_attn(32, 1, 1024, 32, 8, 128, KERN_BF16);
 	bench_attn(1, 512, 512, 32, 8, 128, KERN_BF16);
+	bench_latent(1, 1, 8192, KERN_BF16);
+	bench_latent(8, 1, 4096, KERN_BF16);
+	bench_latent(1, 128, 2048, KERN_BF16);
+	bench_latent(1, 1, 8192, KERN_F32);
 	for (type = KERN_F32; type <= KERN_I8; type++) {
 		bench_attn(8, 1, 8192, 32, 8, 128, type);
 		bench_attn(1, 512, 4096, 32, 8, 128, type);
