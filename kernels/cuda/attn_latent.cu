@@ -10,9 +10,11 @@
  * A vector has up to 576 dims, too many for a chunk in shared memory.  So a chunk is
  * read in pieces of LATENT_PIECE dims, once for the scores and once for the sums;
  * the second reading comes from the cache.  An item has LATENT_Q queries, and a
- * thread has one quad of dims of one query in each piece.
+ * thread has one quad of dims of one query in each piece, and one maximum and one
+ * sum of weights for all of its pieces.
  *
- * Shared memory is 54 KiB, and two blocks of 256 threads fit on a multiprocessor.
+ * Shared memory is 54 KiB, registers are 128 a thread without spills, and two blocks
+ * of 256 threads fit on a multiprocessor (one on sm_86 and sm_89).
  */
 #include "kernels/cuda/attn_exact.h"
 
@@ -118,6 +120,70 @@ DEVICE void latent_load(const struct k_attn_args &a,
 	}
 }
 
+/* Sums of one query, with four of its dims in each piece. */
+struct latent_sum {
+	float	m;
+	float	l;
+	float	o[LATENT_PIECES][4];
+};
+
+DEVICE struct latent_sum latent_nothing(void)
+{
+	struct latent_sum x;
+	u32 k;
+
+	x.m = ATTN_NONE;
+	x.l = 0.0f;
+#pragma unroll
+	for (k = 0; k < LATENT_PIECES; k++)
+		x.o[k][0] = x.o[k][1] = x.o[k][2] = x.o[k][3] = 0.0f;
+	return x;
+}
+
+/* The step that exact_fold() takes, for all dims of a query. */
+struct latent_step {
+	bool	first;		/* the sums begin with the next positions */
+	bool	down;		/* these are scaled down, not the sums before */
+	float	c;
+};
+
+/*
+ * Fold the maximum and the sum of weights of the next positions, which the query
+ * sees, into those of @x.
+ */
+DEVICE struct latent_step latent_fold(struct latent_sum &x, float m, float l)
+{
+	struct latent_step s;
+
+	s.first = x.m == ATTN_NONE;
+	s.down = !s.first && m <= x.m;
+	s.c = 0.0f;
+	if (s.first) {
+		x.m = m;
+		x.l = l;
+	} else if (s.down) {
+		s.c = f_exp(add_rn(m, -x.m));
+		x.l = fma_rn(l, s.c, x.l);
+	} else {
+		s.c = f_exp(add_rn(x.m, -m));
+		x.m = m;
+		x.l = fma_rn(x.l, s.c, l);
+	}
+	return s;
+}
+
+/* Fold the weighted sums of four dims, @y, into @x. */
+DEVICE void latent_fold_dims(const struct latent_step &s, float (&x)[4],
+			     const float (&y)[4])
+{
+	u32 j;
+
+#pragma unroll
+	for (j = 0; j < 4; j++)
+		x[j] = s.first ? y[j] : s.down ? fma_rn(y[j], s.c, x[j]) :
+						 fma_rn(x[j], s.c, y[j]);
+}
+
 /* Arrays in the dynamic shared memory. */
 struct latent_mem {
 	SHARED_PTR(float)	q;
@@ -195,15 +261,14 @@ DEVICE u32 latent_dim(void)
 }
 
 /* The chunk's weighted sum of four dims of the piece in shared memory. */
-DEVICE struct exact_sum latent_mix(const struct k_attn_args &a,
-				   const struct attn_item &it,
-				   const struct latent_mem &m, u32 start)
+DEVICE void latent_mix(const struct k_attn_args &a, const struct attn_item &it,
+		       const struct latent_mem &m, u32 start, float (&o)[4])
 {
 	const u32 q = latent_query();
-	struct exact_sum x = exact_nothing();
 	u32 t, j, lo, hi;
 
 	exact_view(a, it, q, start, &lo, &hi);
+	o[0] = o[1] = o[2] = o[3] = 0.0f;
 #pragma unroll 2
 	for (t = lo; t < hi; t++) {
 		const float w = m.p[q * EXACT_CHUNK + t];
@@ -211,20 +276,20 @@ DEVICE struct exact_sum latent_mix(const struct k_attn_args &a,
 
 #pragma unroll
 		for (j = 0; j < 4; j++)
-			x.o[j] = fma_rn(w, bits_float(y.w[j]), x.o[j]);
+			o[j] = fma_rn(w, bits_float(y.w[j]), o[j]);
 	}
-	x.m = m.max_of[q];
-	x.l = m.sum_of[q];
-	return x;
 }
 
 /* Fold one chunk of an item into the thread's quads, one in each piece. */
 DEVICE void latent_chunk(const struct k_attn_args &a,
 			 const struct attn_item &it,
 			 const struct latent_mem &m, u32 start,
-			 struct exact_sum (&span)[LATENT_PIECES])
+			 struct latent_sum &span)
 {
-	const u32 rank = a.kv.rank;
+	const u32 rank = a.kv.rank, q = latent_query();
+	struct latent_step step;
+	bool sees = false;
+	float o[4];
 	u32 k, dim;
 
 	latent_scores(a, it, m, start);
@@ -238,8 +303,16 @@ DEVICE void latent_chunk(const struct k_attn_args &a,
 		latent_load(a, it, m.kv, start, dim,
 			    min(rank - dim, LATENT_PIECE));
 		__syncthreads();
-		if (latent_query() < it.nq && dim + latent_dim() < rank)
-			exact_fold(span[k], latent_mix(a, it, m, start));
+		if (k == 0) {
+			sees = q < it.nq && m.max_of[q] != ATTN_NONE;
+			if (sees)
+				step = latent_fold(span, m.max_of[q],
+						   m.sum_of[q]);
+		}
+		if (sees && dim + latent_dim() < rank) {
+			latent_mix(a, it, m, start, o);
+			latent_fold_dims(step, span.o[k], o);
+		}
 		__syncthreads();
 	}
 }
@@ -257,7 +330,8 @@ DEVICE void latent_queries(const struct k_attn_args &a,
 
 /* Write the result, or a span's part of it, for the dims of a query from @d on. */
 DEVICE void latent_out(const struct k_attn_args &a, const struct attn_item &it,
-		       u32 q, u32 d, const struct exact_sum &x, float *part)
+		       u32 q, u32 d, const struct latent_sum &x,
+		       const float (&o)[4], float *part)
 {
 	const u32 f = it.q0 + q, rank = a.kv.rank;
 	float *to;
@@ -267,11 +341,11 @@ DEVICE void latent_out(const struct k_attn_args &a, const struct attn_item &it,
 		to = a.out + (it.first_row + f / a.group) * a.out_ld +
 		     (u64)(f % a.group) * rank + d;
 		for (j = 0; j < 4; j++)
-			attn_store(a, to + j, x.o[j] / x.l);
+			attn_store(a, to + j, o[j] / x.l);
 		return;
 	}
 	for (j = 0; j < 4; j++)
-		part[q * rank + d + j] = x.o[j];
+		part[q * rank + d + j] = o[j];
 	if (d == 0) {
 		part[LATENT_STAT(a, q)] = x.m;
 		part[LATENT_STAT(a, q) + 1] = x.l;
@@ -283,31 +357,31 @@ DEVICE void latent_task(const struct k_attn_args &a, const struct attn_item &it,
 			const struct latent_mem &m, u32 span, u32 end,
 			float *part)
 {
-	struct exact_sum all[LATENT_PIECES], one[LATENT_PIECES];
+	struct latent_sum all = latent_nothing(), one;
+	struct latent_step step;
 	u32 k, dim, start;
 
-#pragma unroll
-	for (k = 0; k < LATENT_PIECES; k++)
-		all[k] = exact_nothing();
 	latent_queries(a, it, m.q);
 	__syncthreads();
 	for (; span < end; span++) {
-#pragma unroll
-		for (k = 0; k < LATENT_PIECES; k++)
-			one[k] = exact_nothing();
+		one = latent_nothing();
 		for (start = span * EXACT_SPAN;
 		     start <= it.last && start / EXACT_SPAN == span;
 		     start += EXACT_CHUNK)
 			latent_chunk(a, it, m, start, one);
+		if (one.m == ATTN_NONE)
+			continue;
+		step = latent_fold(all, one.m, one.l);
 #pragma unroll
 		for (k = 0; k < LATENT_PIECES; k++)
-			exact_fold(all[k], one[k]);
+			latent_fold_dims(step, all.o[k], one.o[k]);
 	}
 #pragma unroll
 	for (k = 0; k < LATENT_PIECES; k++) {
 		dim = k * LATENT_PIECE + latent_dim();
 		if (latent_query() < it.nq && dim < a.kv.rank)
-			latent_out(a, it, latent_query(), dim, all[k], part);
+			latent_out(a, it, latent_query(), dim, all, all.o[k],
+				   part);
 	}
 }
 
@@ -350,28 +424,31 @@ KERNEL(k_attn_latent, 256)(struct k_attn_args a)
 	}
 }
 
-/* Four dims of query @q from @d on, as written by latent_out(). */
-DEVICE struct exact_sum latent_part(const struct k_attn_args &a,
-				    const float *part, u32 q, u32 d)
+/* Join four dims of query @q from @d on of @spans spans, as latent_out() wrote them. */
+DEVICE void latent_join(const struct k_attn_args &a, const struct attn_item &it,
+			const float *part, u32 spans, u32 q, u32 d)
 {
-	struct exact_sum x;
-	u32 j;
+	struct latent_sum all = latent_nothing();
+	float o[4];
+	u32 k, j;
 
-	x.m = part[LATENT_STAT(a, q)];
-	x.l = part[LATENT_STAT(a, q) + 1];
-#pragma unroll
-	for (j = 0; j < 4; j++)
-		x.o[j] = part[q * a.kv.rank + d + j];
-	return x;
+	for (k = 0; k < spans; k++, part += LATENT_PART(a)) {
+		if (part[LATENT_STAT(a, q)] == ATTN_NONE)
+			continue;
+		for (j = 0; j < 4; j++)
+			o[j] = part[q * a.kv.rank + d + j];
+		latent_fold_dims(latent_fold(all, part[LATENT_STAT(a, q)],
+					     part[LATENT_STAT(a, q) + 1]),
+				 all.o[0], o);
+	}
+	latent_out(a, it, q, d, all, all.o[0], NULL);
 }
 
 /* Fold the spans of each item, if items were split. */
 KERNEL(k_attn_latent_join, 256)(struct k_attn_args a)
 {
 	const u32 quads = a.kv.rank / 4;
-	u32 tasks, i, j, k, before, spans;
-	struct exact_sum all;
-	const float *part;
+	u32 tasks, i, j, before, spans;
 
 	if (!latent_is_split(a, &tasks))
 		return;
@@ -384,13 +461,8 @@ KERNEL(k_attn_latent_join, 256)(struct k_attn_args a)
 		const struct attn_item it =
 			latent_item(a, s, (i - before) / spans);
 
-		for (j = threadIdx.x; j < it.nq * quads; j += EXACT_THREADS) {
-			all = exact_nothing();
-			part = a.part + (u64)i * LATENT_PART(a);
-			for (k = 0; k < spans; k++, part += LATENT_PART(a))
-				exact_fold(all, latent_part(a, part, j / quads,
-							    j % quads * 4));
-			latent_out(a, it, j / quads, j % quads * 4, all, NULL);
-		}
+		for (j = threadIdx.x; j < it.nq * quads; j += EXACT_THREADS)
+			latent_join(a, it, a.part + (u64)i * LATENT_PART(a),
+				    spans, j / quads, j % quads * 4);
 	}
 }
