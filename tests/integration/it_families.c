@@ -264,7 +264,7 @@ static bool has_groups(const char *name)
 	char file[64];
 
 	snprintf(file, sizeof(file), "domain/%s/groups", name);
-	return rig_value(&rig, file, "    1") > 0;
+	return rig_value(&rig, file, "    1    kv") > 0;
 }
 
 /* One model in a pool of @tokens, with a layer group for each kind of layers. */
