@@ -362,9 +362,11 @@ int kvmm_seq_match(struct kvmm *k, u64 seq, const u32 *ids, u32 nr);
 
 /**
  * struct kvmm_found - how much of a prompt is cached, and where
- * @found:  tokens of the cached prefix, whole blocks
+ * @found:  tokens of the longest cached prefix that can be a hit: whole blocks of each
+ *          group
  * @ready:  tokens before the first block that is not on the device or in the
- *          host pool: a match at once finds as many, but never the last token
+ *          host pool: a match at once finds as many, but never the last token; with
+ *          several groups only if @ready is @found
  * @tokens: of @found, tokens in each KVMM_TIER_*
  * @cookie: names the prompt up to @found, for kvmm_lease()
  */

@@ -46,7 +46,7 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0xd0fdefe40a6fcb62ull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0x02440e422e309f33ull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -554,7 +554,8 @@ KVMM_ASSERT_SIZE(kvmm_seq_res, 8);
  * @cookie: of the answer to the piece before; zeros where @start is 0
  * @start:  tokens of the prompt before the first id, whole blocks: those that earlier pieces found
  * @nr_ids: ids of this piece, whole blocks; with KVMM_LOOKUP_LAST any number, and those after
- *          the last whole block are ignored
+ *          the last whole block are ignored; with several groups a block is a multiple of the
+ *          block_tokens of each group, the least one
  * @flags:  KVMM_LOOKUP_*
  */
 struct kvmm_lookup_arg {
@@ -583,7 +584,7 @@ KVMM_ASSERT_SIZE(kvmm_lookup_arg, 56);
 /**
  * struct kvmm_lookup_run - neighbouring blocks of a prompt in one tier
  * @tier:   KVMM_TIER_*
- * @blocks: number of blocks
+ * @blocks: number of blocks, each of the tokens that kvmm_lookup_arg.nr_ids counts in
  */
 struct kvmm_lookup_run {
 	__u32	tier;
@@ -600,6 +601,10 @@ KVMM_ASSERT_SIZE(kvmm_lookup_run, 8);
  * @tokens:  of those, tokens in each KVMM_TIER_*
  * @cookie:  names the prompt up to @start + @found, for the next piece
  * @run:     the blocks found, in the order of the prompt
+ * @hit:     the longest beginning of the prompt, in tokens, that ends in this piece and can be
+ *           a hit: every group with a window has the last window; 0: none.  With one group
+ *           @start + @found
+ * @hit_cookie: names the prompt up to @hit, for a lease
  */
 struct kvmm_lookup_res {
 	__s32			status;
@@ -609,14 +614,17 @@ struct kvmm_lookup_res {
 	__u32			tokens[KVMM_NR_LOOKUP_TIERS];
 	__u64			cookie[2];
 	struct kvmm_lookup_run	run[KVMM_LOOKUP_RUNS];
+	__u32			hit;
+	__u32			resv;
+	__u64			hit_cookie[2];
 };
-KVMM_ASSERT_SIZE(kvmm_lookup_res, 112);
+KVMM_ASSERT_SIZE(kvmm_lookup_res, 136);
 
 /**
  * struct kvmm_lease_arg - SEQ_LEASE
  * @salt:   as in the lookup
- * @cookie: of the answer to the lookup
- * @len:    tokens from the beginning of the prompt, whole blocks: start + found of that lookup
+ * @cookie: hit_cookie of the answer to the lookup
+ * @len:    tokens from the beginning of the prompt, whole blocks: hit of that lookup
  * @ms:     duration, at least 1, at most the daemon's lease-ms
  * @flags:  none are defined; must be zero
  * @label:  for operators, such as the name of a session: printable ASCII without spaces, then

@@ -283,7 +283,7 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	k->bell = -1;
 	memcpy(k->path, path, sizeof(k->path));
 	k->spin = p->spin;
-	k->block_tokens = p->block_tokens;
+	k->hit_tokens = lk_hit_tokens(&req);
 	k->nr_groups = req.nr_groups;
 	for (g = 0; g < k->nr_groups; g++)
 		k->layers[g] = req.group[g].layers;

@@ -10,7 +10,7 @@
  * the largest divisor of the multiple that fits into the block.  So all multiples within the limit
  * are tried, and for each one all sizes that a group can have.
  */
-#include <libkvmm.h>
+#include "runtime/libkvmm/internal.h"
 
 #define LAYER_ALIGN	128ull
 #define BLOCK_MAX	(1ull << 30)
@@ -42,6 +42,19 @@ static u32 lcm_of(u32 a, u32 b)
 		y = rest;
 	}
 	return a / x * b;
+}
+
+/* Tokens of which a hit has a whole number: the block_tokens of all groups divide them. */
+u32 lk_hit_tokens(const struct kvmm_attach_req *req)
+{
+	u32 g, lcm = 1, tokens;
+
+	for (g = 0; g < req->nr_groups; g++) {
+		tokens = req->group[g].block_tokens ? req->group[g].block_tokens :
+						      req->block_tokens;
+		lcm = lcm_of(lcm, max(tokens, 1u));
+	}
+	return lcm;
 }
 
 /* Is @a better than @b? */

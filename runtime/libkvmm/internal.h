@@ -115,7 +115,7 @@ struct kvmm {
 	int				ended;	/* -ECONNRESET once it has ended */
 	char				why[LK_TEXT_LEN];
 	u32				spin;
-	u32				block_tokens;
+	u32				hit_tokens;	/* see lk_hit_tokens() */
 	u32				nr_groups;
 	u32				layers[KVMM_MAX_GROUPS];
 	s64				looked;	/* last look at the socket */
@@ -188,6 +188,9 @@ void lk_old_release(struct kvmm *k);
 int lk_end(struct kvmm *k, const char *fmt, ...) __printf(2, 3);
 int lk_check_state(struct kvmm *k);
 void lk_destroy(struct kvmm *k);
+
+/* groups.c */
+u32 lk_hit_tokens(const struct kvmm_attach_req *req);
 
 /* geometry.c */
 int __must_check lk_check_reply(const struct kvmm *k, u64 c_size, u64 d_size,

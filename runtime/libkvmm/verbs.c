@@ -151,10 +151,10 @@ int kvmm_seq_match(struct kvmm *k, u64 seq, const u32 *ids, u32 nr)
 
 #define LOOKUP_IDS	8192u	/* most ids of a piece: the rest may not be cached */
 
-/* Ask for the ids from @out->found on, where @cookie belongs. */
+/* Ask for the ids from @start on, where @cookie belongs. */
 static int lookup_piece(struct kvmm *k, u64 salt, const __u64 *cookie,
-			const u32 *ids, u32 nr, bool last,
-			const struct kvmm_found *out, struct kvmm_lookup_res *res)
+			const u32 *ids, u32 nr, bool last, u32 start,
+			struct kvmm_lookup_res *res)
 {
 	struct kvmm_lookup_arg *arg;
 	struct verb v;
@@ -167,37 +167,82 @@ static int lookup_piece(struct kvmm *k, u64 salt, const __u64 *cookie,
 	*arg = (struct kvmm_lookup_arg) {
 		.salt = salt,
 		.cookie = { cookie[0], cookie[1] },
-		.start = out->found,
+		.start = start,
 		.nr_ids = nr,
 		.flags = last ? KVMM_LOOKUP_LAST : 0,
 	};
-	memcpy(arg + 1, ids + out->found, (size_t)nr * sizeof(u32));
+	memcpy(arg + 1, ids + start, (size_t)nr * sizeof(u32));
 	ret = verb_run(k, &v, res, 1);
 	return ret ? ret : res->status;
 }
 
-/* Add the answer to a piece of @nr ids.  Return: 0, or -ECONNRESET. */
-static int lookup_add(struct kvmm *k, const struct kvmm_lookup_res *res, u32 nr,
-		      struct kvmm_found *out)
+/**
+ * struct looked - tokens that the pieces found so far
+ * @at:     how far: later pieces go on from here, and a hit may end before
+ * @ready:  tokens before the first block that a match does not find at once
+ * @tokens: those after the last hit, in each tier
+ */
+struct looked {
+	u32	at;
+	u32	ready;
+	u32	tokens[KVMM_NR_LOOKUP_TIERS];
+};
+
+/* Can the answer to a piece of @nr ids be? */
+static bool lookup_is_sane(const struct kvmm *k, const struct kvmm_lookup_res *res, u32 nr,
+			   u32 start)
 {
-	bool ready = out->ready == out->found;
-	u32 i, tokens, sum = 0;
+	u32 i, sum = 0;
 
 	for (i = 0; i < min(res->nr_runs, (u32)KVMM_LOOKUP_RUNS); i++) {
-		tokens = res->run[i].blocks * k->block_tokens;
-		sum += tokens;
 		if (res->run[i].tier >= KVMM_NR_LOOKUP_TIERS)
-			break;
-		out->tokens[res->run[i].tier] += tokens;
-		ready = ready && res->run[i].tier <= KVMM_TIER_HOST;
-		out->ready += ready ? tokens : 0;
+			return false;
+		sum += res->run[i].blocks * k->hit_tokens;
 	}
 	if (i != res->nr_runs || sum != res->found || sum > nr ||
 	    (!sum && (res->flags & KVMM_LOOKUP_MORE)))
-		return lk_end(k, "kvmm found %u of %u tokens in %u runs",
-			      res->found, nr, res->nr_runs);
-	out->found += sum;
-	memcpy(out->cookie, res->cookie, sizeof(out->cookie));
+		return false;
+	if (k->nr_groups == 1 || !sum)
+		return res->hit == (sum ? start + sum : 0);
+	return !res->hit || (res->hit > start && res->hit <= start + sum &&
+			     res->hit % k->hit_tokens == 0);
+}
+
+/* A hit ends here: the tokens before it count. */
+static void lookup_hit(struct looked *l, const struct kvmm_lookup_res *res,
+		       struct kvmm_found *out)
+{
+	u32 i;
+
+	for (i = 0; i < KVMM_NR_LOOKUP_TIERS; i++)
+		out->tokens[i] += l->tokens[i];
+	memset(l->tokens, 0, sizeof(l->tokens));
+	out->found = l->at;
+	out->ready = l->ready;
+	memcpy(out->cookie, res->hit_cookie, sizeof(out->cookie));
+}
+
+/* Add the answer to a piece of @nr ids.  Return: 0, or -ECONNRESET. */
+static int lookup_add(struct kvmm *k, const struct kvmm_lookup_res *res, u32 nr,
+		      struct looked *l, struct kvmm_found *out)
+{
+	u32 i, left, take;
+
+	if (!lookup_is_sane(k, res, nr, l->at))
+		return lk_end(k, "kvmm found %u of %u tokens in %u runs, and a hit of %u",
+			      res->found, nr, res->nr_runs, res->hit);
+	for (i = 0; i < res->nr_runs; i++) {
+		left = res->run[i].blocks * k->hit_tokens;
+		for (; left; left -= take) {
+			take = l->at < res->hit ? min(left, res->hit - l->at) : left;
+			if (l->ready == l->at && res->run[i].tier <= KVMM_TIER_HOST)
+				l->ready += take;
+			l->tokens[res->run[i].tier] += take;
+			l->at += take;
+			if (l->at == res->hit)
+				lookup_hit(l, res, out);
+		}
+	}
 	return 0;
 }
 
@@ -207,8 +252,9 @@ int kvmm_lookup(struct kvmm *k, u64 salt, const u32 *ids, u32 nr,
 	/* Half of the area at most, as for a match. */
 	const u32 room = (k->info.arg_bytes / 2 -
 			  (u32)sizeof(struct kvmm_lookup_arg)) / sizeof(u32);
-	const u32 max = min(room, LOOKUP_IDS) / k->block_tokens * k->block_tokens;
+	const u32 max = min(room, LOOKUP_IDS) / k->hit_tokens * k->hit_tokens;
 	struct kvmm_lookup_res res = { 0 };
+	struct looked l = { 0 };
 	u32 n;
 	int ret;
 
@@ -216,15 +262,14 @@ int kvmm_lookup(struct kvmm *k, u64 salt, const u32 *ids, u32 nr,
 	if (!nr || !max)
 		return nr ? -E2BIG : -EINVAL;
 	do {
-		n = min(nr - out->found, max);
-		ret = lookup_piece(k, salt, res.cookie, ids, n,
-				   out->found + n == nr, out, &res);
+		n = min(nr - l.at, max);
+		ret = lookup_piece(k, salt, res.cookie, ids, n, l.at + n == nr, l.at, &res);
 		if (!ret)
-			ret = lookup_add(k, &res, n, out);
+			ret = lookup_add(k, &res, n, &l, out);
 		if (ret)
 			return ret;
 	} while ((res.flags & KVMM_LOOKUP_MORE) ||
-		 (res.found == n && out->found < nr));
+		 (res.found == n && l.at < nr));
 	return 0;
 }
 

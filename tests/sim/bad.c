@@ -143,7 +143,7 @@ static void bad_match(struct sim *w, struct sim_client *cl, struct bad *b)
 static void bad_lookup(struct sim *w, struct sim_client *cl, struct bad *b)
 {
 	struct kvmm_lookup_arg *a = (struct kvmm_lookup_arg *)w->args;
-	const u32 bt = w->dom[cl->dom].req.block_tokens;
+	const u32 bt = groups_unit(w, cl);
 
 	b->what = "LOOKUP";
 	b->sqe.op = KVMM_OP_SEQ_LOOKUP;
@@ -179,7 +179,7 @@ static void bad_lookup(struct sim *w, struct sim_client *cl, struct bad *b)
 		b->status = -EINVAL;	/* the id is missing */
 		break;
 	}
-	if (groups_of(w, cl) > 1 && !b->status)
+	if (groups_have_state(w, cl) && !b->status)
 		b->entry = -EOPNOTSUPP;
 }
 

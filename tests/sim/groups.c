@@ -23,6 +23,17 @@ u32 group_tokens(const struct sim *w, const struct sim_client *cl, u32 g)
 	return req->group[g].block_tokens ?: req->block_tokens;
 }
 
+/* Tokens of which a hit has a whole number: the blocks of all groups divide them. */
+u32 groups_unit(const struct sim *w, const struct sim_client *cl)
+{
+	u32 g, unit = 1, more;
+
+	for (g = 0; g < groups_of(w, cl); g++)
+		for (more = unit; unit % group_tokens(w, cl, g);)
+			unit += more;
+	return unit;
+}
+
 u64 group_value(u64 hash, u32 g)
 {
 	return hash ^ (g * 0xd1b54a32d192ed03ull);

@@ -15,7 +15,7 @@
  */
 #include "tests/sim/sim.h"
 
-#define SLOTS	512u	/* of the table of hashes: a power of two */
+#define SLOTS	2048u	/* of the table of hashes: a power of two */
 
 /* The place of a cell in which a hash was found. */
 #define IN_DEVICE	BIT(KVMM_TIER_DEVICE)
@@ -23,28 +23,47 @@
 #define IN_AREA		BIT(KVMM_TIER_AREA)
 
 /**
+ * struct mark - a block that an answer needs
+ * @hash:  content of a cell at its end
+ * @at:    tokens before the block of the answer that it is in
+ * @extra: it is of a group with a window
+ * @where: places in which its hash is
+ */
+struct mark {
+	u64	hash;
+	u32	at;
+	bool	extra;
+	u32	where;
+};
+
+/**
  * struct lookup - a lookup under way
  * @nr:    tokens of the prompt
+ * @unit:  tokens of a block of the answer
  * @found: tokens found, and in each tier
+ * @hit:   the longest hit
+ * @from:  tokens before the piece in which the hit ends
  * @ready: tokens before the first block that is not on the device or in the host
  *         pool
- * @hash:  content of a cell at the end of each block
- * @tier:  of each block that was found
- * @slot:  blocks by hash, plus one
- * @where: for each block, places in which its hash is
+ * @hash:  content of a cell, without its group, at each position
+ * @tier:  of each block of the answer
+ * @slot:  marks by hash, plus one
  */
 struct lookup {
 	u64	salt;
 	u32	nr;
-	u32	bt;
+	u32	unit;
 	u32	found;
+	u32	hit;
+	u32	from;
 	u32	ready;
 	u64	cookie[2];
 	u32	tok[SIM_TOKENS];
-	u64	hash[SIM_BLOCKS];
+	u64	hash[SIM_TOKENS];
 	u32	tier[SIM_BLOCKS];
 	u32	slot[SLOTS];
-	u32	where[SIM_BLOCKS];
+	u32	nr_marks;
+	struct mark mark[SIM_BLOCKS * SIM_GROUPS];
 };
 
 static struct lookup look;
@@ -59,7 +78,7 @@ static void lookup_draw(struct sim *w, const struct sim_client *cl,
 	u64 h;
 
 	memset(&look, 0, sizeof(look));
-	look.bt = w->dom[cl->dom].req.block_tokens;
+	look.unit = groups_unit(w, cl);
 	look.salt = q->salt;
 	look.nr = plain ? q->ids_total : rng_range(r, 1, most);
 	memcpy(look.tok, q->tok, look.nr * sizeof(*look.tok));
@@ -70,8 +89,7 @@ static void lookup_draw(struct sim *w, const struct sim_client *cl,
 	h = mix2(w->dom[cl->dom].uid, look.salt);
 	for (i = 0; i < look.nr; i++) {
 		h = mix2(h, look.tok[i]);
-		if (i % look.bt == look.bt - 1)
-			look.hash[i / look.bt] = h;
+		look.hash[i] = h;
 	}
 }
 
@@ -79,7 +97,7 @@ static void lookup_draw(struct sim *w, const struct sim_client *cl,
 static bool lookup_add(struct sim *w, const struct sim_client *cl, u32 nr)
 {
 	const struct kvmm_lookup_res *res = (const void *)w->results;
-	u32 tokens[KVMM_NR_LOOKUP_TIERS] = { 0 }, i, b, at = look.found / look.bt;
+	u32 tokens[KVMM_NR_LOOKUP_TIERS] = { 0 }, i, b, at = look.found / look.unit;
 	bool more = res->flags & KVMM_LOOKUP_MORE;
 
 	LAW(w, !res->status && res->nr_runs <= KVMM_LOOKUP_RUNS &&
@@ -93,15 +111,24 @@ static bool lookup_add(struct sim *w, const struct sim_client *cl, u32 nr)
 		    (!i || run[-1].tier != run->tier),
 		    "client %u: LOOKUP: run %u of tier %u has %u blocks", cl->id, i,
 		    run->tier, run->blocks);
-		tokens[run->tier] += run->blocks * look.bt;
+		tokens[run->tier] += run->blocks * look.unit;
 		for (b = 0; b < run->blocks && at < SIM_BLOCKS; b++)
 			look.tier[at++] = run->tier;
 	}
 	LAW(w, !memcmp(tokens, res->tokens, sizeof(tokens)) &&
-	    at * look.bt == look.found + res->found && res->found <= nr &&
-	    (!more || (res->found && res->found + look.bt <= nr)),
+	    at * look.unit == look.found + res->found && res->found <= nr &&
+	    (!more || (res->found && res->found + look.unit <= nr)),
 	    "client %u: LOOKUP: %u of %u tokens found, runs say %u, flags %x",
-	    cl->id, res->found, nr, at * look.bt - look.found, res->flags);
+	    cl->id, res->found, nr, at * look.unit - look.found, res->flags);
+	LAW(w, res->hit % look.unit == 0 && res->hit <= look.found + res->found &&
+	    (!res->hit || res->hit > look.found) &&
+	    (groups_of(w, cl) > 1 || !res->found || res->hit == look.found + res->found),
+	    "client %u: LOOKUP: %u tokens found after %u, and a hit of %u", cl->id,
+	    res->found, look.found, res->hit);
+	if (res->hit) {
+		look.hit = res->hit;
+		look.from = look.found;
+	}
 	look.found += res->found;
 	look.cookie[0] = res->cookie[0];
 	look.cookie[1] = res->cookie[1];
@@ -117,8 +144,8 @@ static bool lookup_piece(struct sim *w, struct sim_client *cl)
 	u32 left = look.nr - look.found, nr = left;
 	int err;
 
-	if (rng_chance(&w->rng, 300) && left > look.bt)
-		nr = rng_range(&w->rng, 1, left / look.bt) * look.bt;
+	if (rng_chance(&w->rng, 300) && left > look.unit)
+		nr = rng_range(&w->rng, 1, left / look.unit) * look.unit;
 	*a = (struct kvmm_lookup_arg){
 		.salt = look.salt, .start = look.found, .nr_ids = nr,
 		.cookie = { look.cookie[0], look.cookie[1] },
@@ -138,7 +165,7 @@ static u32 slot_of(u64 hash)
 {
 	u32 at = (u32)hash % SLOTS;
 
-	while (look.slot[at] && look.hash[look.slot[at] - 1] != hash)
+	while (look.slot[at] && look.mark[look.slot[at] - 1].hash != hash)
 		at = (at + 1) % SLOTS;
 	return at;
 }
@@ -151,17 +178,36 @@ static void cells_search(const u64 *cell, u64 nr, u32 place)
 	for (i = 0; i < nr; i++) {
 		b = look.slot[slot_of(cell[i])];
 		if (b)
-			look.where[b - 1] |= place;
+			look.mark[b - 1].where |= place;
 	}
 }
 
-static void lookup_search(struct sim *w)
+/* Note the blocks of a group that the answer needs: of a window, those of the last one. */
+static void marks_add(const struct sim *w, const struct sim_client *cl, u32 g)
+{
+	const u32 bt = group_tokens(w, cl, g);
+	const bool window = w->dom[cl->dom].req.group[g].window;
+	u32 at = window ? group_low(w, cl, g, look.hit) / bt * bt : 0;
+	u32 end = window ? look.hit : look.found;
+
+	for (; at < end; at += bt) {
+		struct mark *m = &look.mark[look.nr_marks++];
+
+		*m = (struct mark){
+			.hash = group_value(look.hash[at + bt - 1], g),
+			.at = at / look.unit * look.unit, .extra = window,
+		};
+		look.slot[slot_of(m->hash)] = look.nr_marks;
+	}
+}
+
+static void lookup_search(struct sim *w, const struct sim_client *cl)
 {
 	const u64 token = w->cfg.min_token_bytes;
 	u32 i;
 
-	for (i = 0; i < look.found / look.bt; i++)
-		look.slot[slot_of(look.hash[i])] = i + 1;
+	for (i = 0; i < groups_of(w, cl); i++)
+		marks_add(w, cl, i);
 	cells_search(w->cell, w->cfg.pool_bytes / token, IN_DEVICE);
 	cells_search(w->host, w->cfg.host_bytes / token, IN_HOST);
 	for (i = 0; i < w->plan.nr_files; i++)
@@ -185,31 +231,71 @@ static u64 nr_moves(const struct sim *w)
 	       (v.used << 20) + (v.limbo << 40);
 }
 
+/* The places in which a block may be whose tier is named, or a faster one. */
+static const u32 faster[KVMM_NR_LOOKUP_TIERS] = {
+	IN_DEVICE, IN_DEVICE | IN_HOST, IN_DEVICE | IN_HOST | IN_AREA,
+	IN_DEVICE | IN_HOST | IN_AREA,
+};
+
+/*
+ * A block of a group without a window must be in the tier that the answer names or in a
+ * faster one.  So must one of a window, if the answer that has the hit has its tier.
+ */
+static void mark_judge(struct sim *w, const struct sim_client *cl, const struct mark *m)
+{
+	u32 tier = look.tier[m->at / look.unit];
+	bool known = !m->extra || m->at >= look.from;
+
+	if (w->plan.damage && (!known || tier >= KVMM_TIER_AREA))
+		return;
+	LAW(w, known ? m->where & faster[tier] : m->where,
+	    "client %u: LOOKUP found a block after token %u of %u in tier %u, and it is in %x",
+	    cl->id, m->at, look.found, tier, m->where);
+}
+
+/* One of the blocks must be in the tier that the answer names. */
+static void unit_judge(struct sim *w, const struct sim_client *cl, u32 at)
+{
+	static const u32 places[KVMM_NR_LOOKUP_TIERS] = {
+		IN_DEVICE, IN_HOST, IN_AREA, IN_DEVICE | IN_HOST | IN_AREA,
+	};
+	u32 tier = look.tier[at / look.unit], i;
+
+	/* An earlier piece may have had another hit. */
+	if (at < look.from || (w->plan.damage && tier >= KVMM_TIER_AREA))
+		return;
+	for (i = 0; i < look.nr_marks; i++)
+		if (look.mark[i].at == at && (look.mark[i].where & places[tier]))
+			return;
+	sim_fail(w, "client %u: LOOKUP found no block after token %u of %u in tier %u", cl->id,
+		 at, look.found, tier);
+}
+
 /*
  * Each block must be where the answer says, unless content moved since; two equal hashes
  * are one block.
  */
 static void lookup_judge(struct sim *w, const struct sim_client *cl, bool moved)
 {
-	static const u32 places[KVMM_NR_LOOKUP_TIERS] = {
-		IN_DEVICE, IN_HOST, IN_AREA, IN_DEVICE | IN_HOST | IN_AREA,
-	};
 	bool ready = true;
-	u32 i;
+	u32 i, at;
 
-	if (look.found)
-		lookup_search(w);
-	for (i = 0; i < look.found / look.bt; i++) {
-		u32 tier = look.tier[i];
+	for (at = 0; at < look.found; at += look.unit) {
+		u32 tier = look.tier[at / look.unit];
 
 		ready = ready && (tier == KVMM_TIER_DEVICE || tier == KVMM_TIER_HOST);
-		look.ready += ready ? look.bt : 0;
-		if (moved || (w->plan.damage && tier >= KVMM_TIER_AREA))
-			continue;
-		LAW(w, look.where[i] & places[tier],
-		    "client %u: LOOKUP found block %u of %u in tier %u, and it is in %x",
-		    cl->id, i, look.found / look.bt, tier, look.where[i]);
+		look.ready += ready ? look.unit : 0;
 	}
+	if (moved || !look.found)
+		return;
+	lookup_search(w, cl);
+	for (i = 0; i < look.nr_marks; i++)
+		mark_judge(w, cl, &look.mark[i]);
+	for (at = 0; at < look.found; at += look.unit)
+		unit_judge(w, cl, at);
+	if (groups_of(w, cl) > 1)
+		cover_note(look.hit ? "lookups in several groups that found a hit" :
+				      "lookups in several groups without a hit");
 }
 
 /* ---- a match at once ---- */
@@ -242,19 +328,22 @@ static void lookup_match(struct sim *w, struct sim_client *cl, struct sim_seq *q
 			 bool moved)
 {
 	const struct kvmm_seq_status *st = &cl->status[q->slot];
-	u32 whole = (look.nr - 1) / look.bt * look.bt;
+	u32 whole = (look.nr - 1) / look.unit * look.unit;
+	const bool many = groups_of(w, cl) > 1;
 	u64 dropped = nr_dropped(w);
 
 	if (!seq_act_match_whole(w, cl, q) || moved || nr_dropped(w) != dropped ||
 	    (st->state != KVMM_SEQ_READY && st->state != KVMM_SEQ_RESTORING))
 		return;
 	cover_note("matches right after a lookup");
-	LAW(w, st->cached_len >= min(look.ready, whole),
-	    "client %u: LOOKUP found %u of %u tokens, %u of them ready; MATCH found %u",
-	    cl->id, look.found, look.nr, look.ready, st->cached_len);
-	LAW(w, st->cached_len / look.bt <= look.found / look.bt,
+	/* With several groups a shorter hit may lack the window that a longer one has. */
+	if (!many || (look.hit <= whole && look.ready >= look.hit && !look.from))
+		LAW(w, st->cached_len >= min(look.ready, many ? look.hit : whole),
+		    "client %u: LOOKUP found %u of %u tokens, %u of them ready; MATCH found %u",
+		    cl->id, look.hit, look.nr, look.ready, st->cached_len);
+	LAW(w, st->cached_len / look.unit <= look.hit / look.unit,
 	    "client %u: LOOKUP found %u of %u tokens, MATCH found %u", cl->id,
-	    look.found, look.nr, st->cached_len);
+	    look.hit, look.nr, st->cached_len);
 }
 
 /* A sequence that is swapped out, or waits for ids, or any. */
@@ -262,8 +351,8 @@ static struct sim_seq *lookup_whom(struct sim *w, struct sim_client *cl)
 {
 	u32 i, at = rng_below(&w->rng, SIM_SEQS), kind = rng_below(&w->rng, 3);
 
-	/* Domains with several groups refuse it. */
-	if (groups_of(w, cl) > 1)
+	/* Domains with a group of records refuse it. */
+	if (groups_have_state(w, cl))
 		return NULL;
 	for (i = 0; i < SIM_SEQS && kind; i++) {
 		struct sim_seq *q = &cl->seqs[(at + i) % SIM_SEQS];

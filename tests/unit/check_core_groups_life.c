@@ -334,20 +334,10 @@ END_TEST
 
 START_TEST(test_not_supported)
 {
-	const struct kvmm_lookup_res *found = (const void *)sh.results;
 	const struct kvmm_lease_res *leased = (const void *)sh.results;
-	struct kvmm_lookup_arg *a = (struct kvmm_lookup_arg *)sh.args;
 	struct kvmm_lease_arg *l = (struct kvmm_lease_arg *)sh.args;
-	u32 *ids = (u32 *)(a + 1), i;
 
 	ck_assert_int_eq(sh_close(cl, runs(64, 0, 0)), 0);
-	*a = (struct kvmm_lookup_arg){ .nr_ids = 64, .flags = KVMM_LOOKUP_LAST };
-	for (i = 0; i < 64; i++)
-		ids[i] = i;
-	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_LOOKUP, 1, 0,
-				   (u32)sizeof(*a) + 4 * 64), 0);
-	ck_assert_int_eq(found->status, -EOPNOTSUPP);
-	ck_assert_uint_eq(found->found, 0);
 	*l = (struct kvmm_lease_arg){ .len = 64, .ms = 1 };
 	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_LEASE, 1, 0, sizeof(*l)), 0);
 	ck_assert_int_eq(leased->status, -EOPNOTSUPP);

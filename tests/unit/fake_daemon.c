@@ -159,6 +159,12 @@ static u32 do_lookup(struct fake *f, const u64 *args, char *res)
 	r->run[0].blocks = r->found / FAKE_BLOCK;
 	r->tokens[r->run[0].tier] = r->found;
 	r->cookie[0] = a->start + r->found;
+	r->hit = r->found ? a->start + r->found : 0;
+	if (f->hit_every)
+		r->hit = r->hit / f->hit_every * f->hit_every;
+	if (r->hit <= a->start)
+		r->hit = 0;
+	r->hit_cookie[0] = r->hit;
 	if (f->spoil_lookup)
 		f->spoil_lookup(r);
 	return sizeof(*r);

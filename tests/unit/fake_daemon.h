@@ -44,6 +44,7 @@
  * @cached:      leading tokens of a prompt that SEQ_LOOKUP finds, whole blocks
  * @on_device:   of those, tokens on the device; the others are in an area
  * @lookup_most: tokens that one answer finds at most
+ * @hit_every: hits end at multiples of so many tokens; 0: at every block
  * @spoil_lookup: changes an answer to SEQ_LOOKUP, if not NULL
  * @req:         the last ATTACH
  * @ops:         requests seen, by verb
@@ -66,6 +67,7 @@ struct fake {
 	u32			cached;
 	u32			on_device;
 	u32			lookup_most;
+	u32			hit_every;
 	void			(*spoil_lookup)(struct kvmm_lookup_res *res);
 
 	struct kvmm_attach_req	req;

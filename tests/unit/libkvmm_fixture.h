@@ -22,15 +22,18 @@ static char text[256];
 static u8 identity[KVMM_IDENTITY_LEN];
 static const u32 spins[] __maybe_unused = { 0, 200, KVMM_SPIN_FOREVER };
 
-static void attach_spinning(u32 spin)
+static void attach_with(u32 spin, u32 nr_groups)
 {
 	struct kvmm_params p = {
 		.socket = f.addr.sun_path,
 		.domain = "test",
 		.identity = identity,
 		.block_tokens = 16,
+		.nr_groups = nr_groups,
 		.group[0] = { .layers = 4, .kv_heads = 2, .k_bytes = 32,
 			   .v_bytes = 32 },
+		.group[1] = { .layers = 2, .kv_heads = 2, .k_bytes = 32,
+			   .v_bytes = 32, .window = 64, .block_tokens = 8 },
 		.max_bytes = KVMM_LIMIT_MAX,
 		.spin = spin,
 		.attach_timeout_ms = 2000,
@@ -38,6 +41,11 @@ static void attach_spinning(u32 spin)
 
 	ck_assert_msg(!kvmm_attach(&p, &k, text), "%s", text);
 	fake_wait_serving(&f);
+}
+
+static void attach_spinning(u32 spin)
+{
+	attach_with(spin, 1);
 }
 
 static void setup(void)

@@ -74,7 +74,8 @@
 	f(s, nr_ids) f(s, flags) f(s, resv0) f(s, resv)
 #define F_LOOKUP_RUN(f, s)	f(s, tier) f(s, blocks)
 #define F_LOOKUP_RES(f, s)	f(s, status) f(s, flags) f(s, found)	\
-	f(s, nr_runs) f(s, tokens) f(s, cookie) f(s, run)
+	f(s, nr_runs) f(s, tokens) f(s, cookie) f(s, run)		\
+	f(s, hit) f(s, resv) f(s, hit_cookie)
 #define F_LEASE_ARG(f, s)	f(s, salt) f(s, cookie) f(s, len)	\
 	f(s, ms) f(s, flags) f(s, resv0) f(s, label)
 #define F_LEASE_RES(f, s)	f(s, status) f(s, reason) f(s, held)	\

@@ -392,14 +392,6 @@ static bool groups_look(struct core *c, const struct kv_seq *s, struct hits *h,
 	return true;
 }
 
-/* The first index of a group that a step at @len attends to. */
-static u32 group_first(const struct kv_domain *d, u32 g, u32 len)
-{
-	u32 window = d->window[g];
-
-	return window && len >= window ? group_whole(d, g, len - window + 1) : 0;
-}
-
 /* Does each group with a window have it before @len? */
 static bool groups_reach(const struct core *c, const struct kv_domain *d,
 			 const struct hits *h, u32 len)

@@ -51,6 +51,32 @@ void hits_drop_part(const struct core *c, struct hits *h);
 void hits_drop_reads(const struct core *c, const struct kv_seq *s, struct hits *h);
 bool hits_room(struct core *c, u32 dom, struct hits *h, bool *waits);
 
+/* prefix.c: the blocks of a prefix in all layer groups of a domain */
+/**
+ * struct prefix - a prompt whose blocks are looked up in all groups
+ * @dom:    domain
+ * @salt:   of the prompt
+ * @at:     places of the groups' references in c->scratch: that of index i at @at + i,
+ *          modulo 2^32, since the first blocks may have no place
+ * @usable: whether a block that the index has counts as there
+ */
+struct prefix {
+	u32	dom;
+	u64	salt;
+	u32	at[KVMM_MAX_GROUPS];
+	bool	(*usable)(const struct core *c, u32 ref);
+};
+
+u32 prefix_places(const struct core *c, struct prefix *p, u32 from, u32 to);
+bool prefix_climb(struct core *c, const struct prefix *p, u32 g, const u64 *name,
+		  u32 len, u32 low, u32 most);
+void prefix_name(const struct core *c, const struct prefix *p, u32 len, u64 *hash);
+void prefix_windows(struct core *c, const struct prefix *p, u32 len);
+bool prefix_resume(struct core *c, const struct prefix *p, const u64 *name, u32 len);
+bool prefix_step(struct core *c, const struct prefix *p, u32 len, const u64 *name,
+		 const u32 *end);
+u32 prefix_hit(struct core *c, const struct prefix *p, u32 from, u32 to);
+
 /* lookup.c: the tiers that have the prefix of a prompt */
 int seq_lookup(struct core *c, u32 client, const struct kvmm_lookup_arg *a,
 	       const u32 *ids, struct kvmm_lookup_res *res);
