@@ -659,7 +659,8 @@ struct core_seq_view {
  * @until:    CLOCK_MONOTONIC ns at which it ends
  * @nr_blocks: blocks that it holds
  * @tokens:   tokens of these
- * @on:       of these, tokens on each KVMM_TIER_*; the highest tier counts
+ * @on:       of these, tokens on each KVMM_TIER_*; the highest tier of a block counts,
+ *            and with several groups the slowest of the blocks that have the tokens
  * @lost:     of these, tokens whose copy failed
  * @promoted: its content is being brought to the device
  * @label:    of its client, with a NUL

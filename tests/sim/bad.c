@@ -225,7 +225,7 @@ static void bad_step(struct sim *w, struct sim_client *cl, struct bad *b)
 static void bad_lease(struct sim *w, struct sim_client *cl, struct bad *b)
 {
 	struct kvmm_lease_arg *a = (struct kvmm_lease_arg *)w->args;
-	const u32 bt = w->dom[cl->dom].req.block_tokens;
+	const u32 bt = groups_unit(w, cl);
 
 	b->what = "LEASE";
 	b->sqe.op = KVMM_OP_SEQ_LEASE;
@@ -256,7 +256,7 @@ static void bad_lease(struct sim *w, struct sim_client *cl, struct bad *b)
 		b->status = -EINVAL;
 		break;
 	}
-	if (groups_of(w, cl) > 1 && !b->status)
+	if (groups_have_state(w, cl) && !b->status)
 		b->entry = -EOPNOTSUPP;
 }
 

@@ -23,6 +23,16 @@ u32 group_tokens(const struct sim *w, const struct sim_client *cl, u32 g)
 	return req->group[g].block_tokens ?: req->block_tokens;
 }
 
+/* Tokens of the smallest block of a group. */
+u32 groups_least(const struct sim *w, const struct sim_client *cl)
+{
+	u32 g, least = group_tokens(w, cl, 0);
+
+	for (g = 1; g < groups_of(w, cl); g++)
+		least = min(least, group_tokens(w, cl, g) / group_width(w, cl, g));
+	return least;
+}
+
 /* Tokens of which a hit has a whole number: the blocks of all groups divide them. */
 u32 groups_unit(const struct sim *w, const struct sim_client *cl)
 {

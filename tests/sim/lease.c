@@ -95,7 +95,7 @@ static const struct kvmm_lookup_res *lease_look(struct sim *w, struct sim_client
 static void lease_made(struct sim *w, struct sim_client *cl, struct sim_lease *l,
 		       const struct kvmm_lease_res *res, u32 asked)
 {
-	const u32 bt = w->dom[cl->dom].req.block_tokens;
+	const u32 bt = groups_unit(w, cl);
 
 	LAW(w, res->held && res->held <= asked && res->held % bt == 0 &&
 	    res->held + res->kept <= asked && (res->held == asked) == !res->reason,
@@ -113,6 +113,9 @@ static void lease_made(struct sim *w, struct sim_client *cl, struct sim_lease *l
 	l->held = res->held;
 	l->late = 0;
 	cl->nr_leases++;
+	if (groups_of(w, cl) > 1)
+		cover_note(res->reason ? "leases of a shorter hit of several groups" :
+					 "leases of a hit of several groups");
 	cover_note(res->reason ? "leases of a part of the prefix that was found" :
 				 "leases of all of the prefix that was found");
 }
@@ -126,20 +129,20 @@ static bool lease_make(struct sim *w, struct sim_client *cl, struct sim_lease *l
 	u32 nr, ms;
 	int err;
 
-	if (!q || groups_of(w, cl) > 1)
+	if (!q || groups_have_state(w, cl))
 		return false;
 	nr = q->prompt_len + q->max_tokens;
 	memcpy(l->tok, q->tok, nr * sizeof(*l->tok));
 	l->salt = q->salt;
 	look = lease_look(w, cl, l, nr);
-	if (!look->found)
+	if (!look->hit)
 		return true;
 	ms = rng_chance(&w->rng, 300) ? rng_range(&w->rng, 1, 50) :
 					rng_range(&w->rng, 50, w->cfg.lease_ms);
 	ms = min(ms, w->cfg.lease_ms);
-	nr = look->found;
+	nr = look->hit;
 	*a = (struct kvmm_lease_arg){ .salt = l->salt, .len = nr, .ms = ms,
-		.cookie = { look->cookie[0], look->cookie[1] } };
+		.cookie = { look->hit_cookie[0], look->hit_cookie[1] } };
 	err = shell_submit(w, cl, KVMM_OP_SEQ_LEASE, 1, 0, sizeof(*a));
 	LAW(w, !err, "client %u: LEASE: %d", cl->id, err);
 	cover_entry(KVMM_OP_SEQ_LEASE, res->status);
@@ -148,6 +151,7 @@ static bool lease_make(struct sim *w, struct sim_client *cl, struct sim_lease *l
 	    res->kept, res->reason);
 	LAW(w, !res->status || res->status == -ENOSPC || res->status == -EDQUOT ||
 	    res->status == -EAGAIN || res->status == -ENOENT ||
+	    (res->status == -E2BIG && groups_of(w, cl) > 1) ||
 	    (res->status == -ESHUTDOWN && cl->ctl.draining) || (w->lost && res->status == -ENODEV),
 	    "client %u: LEASE: %d", cl->id, res->status);
 	l->until = w->now + ms * SIM_MS;
@@ -166,7 +170,7 @@ static void lease_open(struct sim *w, struct sim_client *cl, const struct sim_le
 	struct kvmm_open_arg *a = (struct kvmm_open_arg *)w->args;
 	const struct kvmm_open_res *res = (const void *)w->results;
 	u64 most = min(seq_tokens_most(w, cl),
-		       (u64)SIM_BLOCKS * w->dom[cl->dom].req.block_tokens - 100);
+		       (u64)SIM_BLOCKS * groups_least(w, cl) - 100);
 	bool full = cl->nr_seqs + cl->nr_leases == cl->info.max_seqs;
 	int err;
 
@@ -174,6 +178,9 @@ static void lease_open(struct sim *w, struct sim_client *cl, const struct sim_le
 		return;
 	*a = (struct kvmm_open_arg){ .prompt_len = l->held, .lease = l->number };
 	a->prompt_len += rng_below(&w->rng, (u32)min(most - l->held + 1, 200ull));
+	/* As in seq.c: small steps would take too long for a long prompt. */
+	if (groups_of(w, cl) > 1)
+		a->prompt_len = max(l->held, min(a->prompt_len, 6 * groups_step(w, cl)));
 	a->max_tokens = rng_below(&w->rng, (u32)min(most - a->prompt_len + 1, 100ull));
 	err = shell_submit(w, cl, KVMM_OP_SEQ_OPEN, 1, 0, sizeof(*a));
 	LAW(w, !err, "client %u: OPEN with a lease: %d", cl->id, err);
@@ -259,10 +266,10 @@ static void lease_verify(struct sim *w, struct sim_client *cl, const struct sim_
 	if (v.lost || (res->flags & KVMM_LOOKUP_MORE) || !nothing_fails(w))
 		return;
 	/* A block in a span that is claimed is not found; when it has left, its copy is. */
-	if (res->found < l->held && v.on[KVMM_TIER_DEVICE])
+	if (res->hit < l->held && v.on[KVMM_TIER_DEVICE])
 		return;
-	LAW(w, res->found == l->held, "lease %llx of client %u: %u of %u tokens are found",
-	    (unsigned long long)l->handle, l->client, res->found, l->held);
+	LAW(w, res->hit == l->held, "lease %llx of client %u: %u of %u tokens are found",
+	    (unsigned long long)l->handle, l->client, res->hit, l->held);
 	cover_note("leases whose content was found");
 }
 

@@ -481,20 +481,10 @@ u64 seq_tokens_most(const struct sim *w, const struct sim_client *cl)
 	return low;
 }
 
-/* Tokens of the smallest block of a group. */
-static u32 least_tokens(const struct sim *w, const struct sim_client *cl)
-{
-	u32 g, least = group_tokens(w, cl, 0);
-
-	for (g = 1; g < groups_of(w, cl); g++)
-		least = min(least, group_tokens(w, cl, g) / group_width(w, cl, g));
-	return least;
-}
-
 static void open_draw(struct sim *w, const struct sim_client *cl,
 		      struct kvmm_open_arg *a)
 {
-	const u32 table = SIM_BLOCKS * least_tokens(w, cl);
+	const u32 table = SIM_BLOCKS * groups_least(w, cl);
 	const struct sim_plan *p = &w->plan;
 	struct rng *r = &w->rng;
 
@@ -536,6 +526,7 @@ struct sim_seq *seq_begin_leased(struct sim *w, struct sim_client *cl, u64 handl
 	q->variant = rng_below(&w->rng, 2);
 	q->swapped = true;
 	q->valid = l->held;
+	q->kept_at = l->held;
 	q->dev_len = l->held;
 	tokens_draw(w, cl, q);
 	memcpy(q->tok, l->tok, l->held * sizeof(*q->tok));

@@ -634,6 +634,7 @@ void groups_verify_state(struct sim *w, struct sim_client *cl, const struct sim_
 void groups_grant_state(struct sim *w, struct sim_client *cl, struct sim_seq *q, u32 g,
 			const struct kvmm_begin_arg *a, const struct kvmm_begin_res *res);
 void groups_settle(const struct sim *w, struct sim_client *cl, struct sim_seq *q);
+u32 groups_least(const struct sim *w, const struct sim_client *cl);
 u32 groups_unit(const struct sim *w, const struct sim_client *cl);
 u64 group_value(u64 hash, u32 g);
 u32 group_low(const struct sim *w, const struct sim_client *cl, u32 g, u32 at);

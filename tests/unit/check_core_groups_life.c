@@ -330,21 +330,6 @@ START_TEST(test_moved)
 }
 END_TEST
 
-/* ---- verbs for one group ---- */
-
-START_TEST(test_not_supported)
-{
-	const struct kvmm_lease_res *leased = (const void *)sh.results;
-	struct kvmm_lease_arg *l = (struct kvmm_lease_arg *)sh.args;
-
-	ck_assert_int_eq(sh_close(cl, runs(64, 0, 0)), 0);
-	*l = (struct kvmm_lease_arg){ .len = 64, .ms = 1 };
-	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_LEASE, 1, 0, sizeof(*l)), 0);
-	ck_assert_int_eq(leased->status, -EOPNOTSUPP);
-	ck_assert_uint_eq(leased->held, 0);
-}
-END_TEST
-
 int main(void)
 {
 	Suite *s = suite_create("core_groups_life");
@@ -362,7 +347,6 @@ int main(void)
 	tcase_add_test(tc, test_restore_ends);
 	tcase_add_test(tc, test_found_in_the_host_pool);
 	tcase_add_test(tc, test_moved);
-	tcase_add_test(tc, test_not_supported);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

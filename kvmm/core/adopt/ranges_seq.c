@@ -135,8 +135,8 @@ static bool lease_is_sane(const struct core *c, const struct kv_seq *s)
 	if (!(s->flags & SEQF_LEASE))
 		return !(s->flags & SEQF_PROMOTE);
 	return (s->flags & flags) == flags && !s->tab.trimmed && s->tab.nr_blocks &&
-	       s->promote_at <= s->tab.nr_blocks &&
-	       s->valid_len % seq_domain(c, s)->group[0].block_tokens == 0;
+	       s->promote_at <= seq_live(c, s) &&
+	       s->valid_len % seq_domain(c, s)->hit_tokens == 0;
 }
 
 static void seq_ranges(struct walk *w, u32 i)

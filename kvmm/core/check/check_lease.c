@@ -8,6 +8,7 @@ static void walk_lease(struct walk *w, u32 i)
 {
 	const struct core *c = w->c;
 	const struct kv_seq *s = &c->seqs[i];
+	const struct kv_tab *t;
 	u32 at = s->lease_at, n;
 
 	expect(w, "lease", "place of seq", i,
@@ -19,10 +20,16 @@ static void walk_lease(struct walk *w, u32 i)
 	       (s->flags & (SEQF_SWAPPED | SEQF_PAGEDOUT | SEQF_QUEUED | SEQF_RUNNING)),
 	       SEQF_SWAPPED | SEQF_PAGEDOUT);
 	expect(w, "lease", "place of the promotion of seq", i,
-	       s->promote_at <= s->tab.nr_blocks, 1);
-	for (n = 0; n < s->tab.nr_blocks; n++)
+	       s->promote_at <= seq_live(c, s), 1);
+	for_each_pte(c, s, t, n)
 		expect(w, "lease", "content on a lower tier of seq", i,
-		       pte_is_entry(table_pte(c, &s->tab, n)), 1);
+		       pte_is_entry(table_pte(c, t, n)), 1);
+	for_each_tab(c, s, t) {
+		expect(w, "lease", "blocks of seq", i, t->nr_blocks,
+		       tab_blocks(c, t, s->valid_len));
+		expect(w, "lease", "blocks before the window of seq", i, t->trimmed,
+		       group_first(seq_domain(c, s), t->group, s->valid_len));
+	}
 }
 
 /* Leases that are promoted: the list has each of them once. */
@@ -66,7 +73,7 @@ void check_leases(struct walk *w)
 			if (s->state == KVMM_SEQ_CLOSED || s->domain != dom ||
 			    !(s->flags & SEQF_LEASE))
 				continue;
-			blocks += s->tab.nr_blocks;
+			blocks += seq_live(c, s);
 			leases++;
 		}
 		expect(w, "lease", "blocks of domain", dom, c->domains[dom].leased, blocks);

@@ -364,11 +364,33 @@ static u32 entry_place(const struct core *c, const struct kv_entry *e)
 	return e->io == ENT_READ ? KVMM_TIER_MOVING : KVMM_TIER_AREA;
 }
 
+/* The slowest tier of the blocks of a lease in the hit_tokens tokens from @at on. */
+static u32 lease_place(const struct core *c, const struct kv_seq *s, u32 at)
+{
+	/* Lost content is slower than any. */
+	static const u8 slow[KVMM_NR_LOOKUP_TIERS + 1] = {
+		[KVMM_TIER_DEVICE] = 0, [KVMM_TIER_HOST] = 1, [KVMM_TIER_MOVING] = 2,
+		[KVMM_TIER_AREA] = 3, [KVMM_NR_LOOKUP_TIERS] = 4,
+	};
+	u32 end = at + seq_domain(c, s)->hit_tokens, i, tier, most = KVMM_TIER_DEVICE;
+	const struct kv_tab *t;
+
+	for_each_tab(c, s, t) {
+		for (i = max(at / tab_tokens(c, t), t->trimmed); i < end / tab_tokens(c, t);
+		     i++) {
+			tier = entry_place(c, &c->entries_low[pte_block(table_pte(c, t, i))]);
+			if (slow[tier] > slow[most])
+				most = tier;
+		}
+	}
+	return most;
+}
+
 /* Sequence record @i: -ERANGE past the last, -ENOENT when it is no lease. */
 int core_get_lease(const struct core *c, u32 i, struct core_lease_view *v)
 {
 	const struct kv_seq *s;
-	u32 n, bt, tier;
+	u32 at, unit, tier;
 
 	if (i >= core_sizes(c)->nr_seqs)
 		return -ERANGE;
@@ -378,17 +400,17 @@ int core_get_lease(const struct core *c, u32 i, struct core_lease_view *v)
 	*v = (struct core_lease_view){
 		.client = s->client, .domain = s->domain, .seq = seq_handle(c, s),
 		.number = lease_number(c, s), .until = s->until,
-		.nr_blocks = s->tab.nr_blocks, .tokens = s->valid_len,
+		.nr_blocks = seq_live(c, s), .tokens = s->valid_len,
 		.promoted = !!(s->flags & SEQF_PROMOTE),
 	};
 	memcpy(v->label, s->label, sizeof(s->label));
-	bt = seq_domain(c, s)->group[0].block_tokens;
-	for (n = 0; n < s->tab.nr_blocks; n++) {
-		tier = entry_place(c, &c->entries_low[pte_block(table_pte(c, &s->tab, n))]);
+	unit = seq_domain(c, s)->hit_tokens;
+	for (at = 0; at < s->valid_len; at += unit) {
+		tier = lease_place(c, s, at);
 		if (tier < KVMM_NR_LOOKUP_TIERS)
-			v->on[tier] += bt;
+			v->on[tier] += unit;
 		else
-			v->lost += bt;
+			v->lost += unit;
 	}
 	return 0;
 }

@@ -17,6 +17,8 @@
  * table pages.  Any client of the domain can open a sequence with the number of a
  * lease (../seq/leases.c): it has the leased tokens, and is restored like a swapped
  * sequence.
+ *
+ * A domain with several layer groups: lease_groups.c.
  */
 #include "kvmm/core/sched/sched.h"
 
@@ -54,7 +56,7 @@ static u64 tenant_leased(const struct core *c, u32 tenant)
  * Blocks that the domain's leases may hold beside those that they hold.  Tenants share
  * the bytes for leases equally, whichever of them has some.
  */
-static u32 lease_room(const struct core *c, u32 dom)
+u32 lease_room(const struct core *c, u32 dom)
 {
 	const u64 slot = host_part(c, dom)->block_bytes, percent = core_cfg(c)->lease_percent;
 	const struct kv_domain *d = &c->domains[dom];
@@ -90,7 +92,7 @@ static int lease_check(const struct core *c, u32 client, const struct kv_domain 
 		       const struct kvmm_lease_arg *a)
 {
 	if (a->flags || a->resv0 || !a->ms || !a->len ||
-	    a->len % d->group[0].block_tokens || !label_is_sane(a->label))
+	    a->len % d->hit_tokens || !label_is_sane(a->label))
 		return -EINVAL;
 	if (a->ms > core_cfg(c)->lease_ms)
 		return -ERANGE;
@@ -100,7 +102,7 @@ static int lease_check(const struct core *c, u32 client, const struct kv_domain 
 }
 
 /* Can the content be held, whichever tier has it? */
-static bool ref_is_whole(const struct core *c, u32 ref)
+bool lease_can_hold(const struct core *c, u32 ref)
 {
 	const struct kv_entry *e;
 
@@ -127,7 +129,7 @@ static u32 prefix_refs(struct core *c, u32 dom, const u64 *name, u32 nr, u32 mos
 	core_work(c, WORK_WALK * (nr - i));
 	if (i || node != CORE_NONE)
 		return 0;
-	for (i = 0; i < min(nr, most) && ref_is_whole(c, c->scratch[i]); i++)
+	for (i = 0; i < min(nr, most) && lease_can_hold(c, c->scratch[i]); i++)
 		;
 	return i;
 }
@@ -142,26 +144,28 @@ static u32 ref_entry(const struct core *c, u32 ref)
 	return entry != CORE_NONE && entry_is_there(c, entry) ? entry : CORE_NONE;
 }
 
-/*
- * Push the first @nr references of c->scratch to the table.  A block without a copy is
- * mapped, so that nothing takes it until lease_hold() is done with it.
+/**
+ * lease_push() - push @nr references to a table
+ *
+ * A block without a copy is mapped, so that nothing takes it until lease_hold() is done
+ * with it.
  */
-static void lease_push(struct core *c, struct kv_seq *s, u32 nr)
+void lease_push(struct core *c, struct kv_tab *t, const u32 *refs, u32 nr)
 {
-	u32 i, ref, entry;
+	u32 i, ref, entry, idx = t->nr_blocks;
 	int err;
 
-	for (i = 0; i < nr; i++) {
-		ref = c->scratch[i];
+	for (i = 0; i < nr; i++, idx++) {
+		ref = refs[i];
 		entry = ref_entry(c, ref);
-		err = table_push(c, &s->tab, CORE_NONE);
+		err = table_push(c, t, CORE_NONE);
 		KV_BUG_ON(err || (entry == CORE_NONE && (ref & REF_ENTRY)));
 		if (entry != CORE_NONE) {
-			table_set_entry(c, &s->tab, i, entry);
+			table_set_entry(c, t, idx, entry);
 			entry_get_ref(c, entry);
 		} else {
 			block_map(c, ref);
-			table_set(c, &s->tab, i, ref);
+			table_set(c, t, idx, ref);
 		}
 	}
 	core_work(c, WORK_HOLD * nr);
@@ -190,45 +194,60 @@ static s64 block_hold(struct core *c, u32 blk)
 	return entry == CORE_NONE ? -ENOSPC : (s64)entry;
 }
 
-/*
- * Copy the mapped blocks of the table down, from the beginning on.  They stay mapped,
- * marked with BLKF_VISITED.  Return: table entries that are held; @reason: why not all.
- */
-static u32 lease_hold(struct core *c, struct kv_seq *s, s32 *reason)
+/* Hold one table entry.  Return: 0: a lower tier has the content, or gets it. */
+static int entry_hold(struct core *c, struct kv_tab *t, u32 i)
 {
-	u32 room = lease_room(c, s->domain), i, blk;
+	kv_pte_t pte = table_pte(c, t, i);
 	s64 entry;
+	u32 blk;
 
-	for (i = 0; i < s->tab.nr_blocks; i++) {
-		kv_pte_t pte = table_pte(c, &s->tab, i);
+	if (pte_is_entry(pte))
+		return 0;
+	blk = pte_block(pte);
+	entry = block_hold(c, blk);
+	if (entry < 0)
+		return (int)entry;
+	c->blocks[blk].flags |= BLKF_VISITED;
+	entry_get_ref(c, (u32)entry);
+	table_set_entry(c, t, i, (u32)entry);
+	core_crash(c, CORE_CRASH_lease_hold);
+	return 0;
+}
 
-		if (i == room) {
-			*reason = host_part(c, s->domain)->used ? -EDQUOT : -ENOSPC;
-			break;
+/**
+ * lease_hold() - copy the mapped blocks of the tables down, from the beginning on
+ * @reason: why not all
+ *
+ * They stay mapped, marked with BLKF_VISITED.
+ * Return: table entries that are held, those of group 0 first.
+ */
+u32 lease_hold(struct core *c, struct kv_seq *s, s32 *reason)
+{
+	u32 room = lease_room(c, s->domain), held = 0, i;
+	struct kv_tab *t;
+	int err;
+
+	for_each_pte(c, s, t, i) {
+		if (held == room)
+			err = host_part(c, s->domain)->used ? -EDQUOT : -ENOSPC;
+		else
+			err = entry_hold(c, t, i);
+		if (err) {
+			*reason = err;
+			return held;
 		}
-		if (pte_is_entry(pte))
-			continue;
-		blk = pte_block(pte);
-		entry = block_hold(c, blk);
-		if (entry < 0) {
-			*reason = (s32)entry;
-			break;
-		}
-		c->blocks[blk].flags |= BLKF_VISITED;
-		entry_get_ref(c, (u32)entry);
-		table_set_entry(c, &s->tab, i, (u32)entry);
-		core_crash(c, CORE_CRASH_lease_hold);
+		held++;
 	}
-	return i;
+	return held;
 }
 
 /* Evict a block of the device last.  Return: false: it is not cached, or too many are kept. */
-static bool block_keep(struct core *c, u32 blk, u64 until)
+bool lease_keep_block(struct core *c, u32 blk, u64 until)
 {
 	u32 node = index_node(c, blk);
 	bool kept;
 
-	if (node == CORE_NONE || !ref_is_whole(c, blk))
+	if (node == CORE_NONE || !lease_can_hold(c, blk))
 		return false;
 	block_map(c, blk);	/* only a name in use can get a term */
 	kept = lru_keep(c, node, until);
@@ -246,19 +265,22 @@ static u32 lease_keep(struct core *c, const struct kv_seq *s, u32 i)
 
 		blk = pte_is_entry(pte) ? c->entries_low[pte_block(pte)].dev :
 					  pte_block(pte);
-		if (blk == CORE_NONE || !block_keep(c, blk, s->until))
+		if (blk == CORE_NONE || !lease_keep_block(c, blk, s->until))
 			break;
 	}
 	return i - first;
 }
 
-/* From the end, so that in the cache children are older than parents. */
-static void lease_unmap(struct core *c, const struct kv_seq *s)
+static void tab_unhold(struct core *c, const struct kv_tab *t)
 {
 	u32 i, blk;
 
-	for (i = s->tab.nr_blocks; i--;) {
-		blk = c->entries_low[pte_block(table_pte(c, &s->tab, i))].dev;
+	for (i = t->nr_blocks; i-- > t->trimmed;) {
+		kv_pte_t pte = table_pte(c, t, i);
+
+		if (!pte_is_entry(pte))
+			continue;
+		blk = c->entries_low[pte_block(pte)].dev;
 		if (blk == CORE_NONE || !(c->blocks[blk].flags & BLKF_VISITED))
 			continue;
 		c->blocks[blk].flags &= (u8)~BLKF_VISITED;
@@ -266,8 +288,21 @@ static void lease_unmap(struct core *c, const struct kv_seq *s)
 	}
 }
 
+/*
+ * lease_unmap() - unmap the blocks that lease_hold() copied
+ *
+ * From the end, so that in the cache children are older than parents.
+ */
+void lease_unmap(struct core *c, const struct kv_seq *s)
+{
+	const struct kv_tab *t;
+
+	for_each_tab(c, s, t)
+		tab_unhold(c, t);
+}
+
 /* The sequence is a lease from now on. */
-static void lease_begin(struct core *c, struct kv_seq *s, struct kvmm_lease_res *res)
+void lease_begin(struct core *c, struct kv_seq *s, struct kvmm_lease_res *res)
 {
 	s->valid_len = s->tab.nr_blocks * seq_domain(c, s)->group[0].block_tokens;
 	s->cover = s->valid_len;
@@ -286,9 +321,22 @@ static void lease_begin(struct core *c, struct kv_seq *s, struct kvmm_lease_res 
 	res->until = s->until;
 }
 
+/* A sequence for the lease, not yet known; NULL: the client has none left. */
+struct kv_seq *lease_new(struct core *c, u32 client, const struct kvmm_lease_arg *a)
+{
+	const struct kvmm_open_arg open = { .prompt_len = a->len, .salt = a->salt };
+	struct kv_seq *s = seq_make(c, client, &open);
+
+	if (!s)
+		return NULL;
+	s->until = c->now + a->ms * 1000000ull;
+	memcpy(s->label, a->label, sizeof(s->label));
+	return s;
+}
+
 /* Hold the first @nr references of c->scratch with the new sequence @s. */
-static int lease_make(struct core *c, struct kv_seq *s, u32 nr,
-		      struct kvmm_lease_res *res)
+static int lease_hold_some(struct core *c, struct kv_seq *s, u32 nr,
+			   struct kvmm_lease_res *res)
 {
 	u32 held, pages;
 
@@ -298,7 +346,7 @@ static int lease_make(struct core *c, struct kv_seq *s, u32 nr,
 		seq_unmake(c, s);
 		return -ENOSPC;
 	}
-	lease_push(c, s, nr);
+	lease_push(c, &s->tab, c->scratch, nr);
 	held = lease_hold(c, s, &res->reason);
 	res->kept = lease_keep(c, s, held) * seq_domain(c, s)->group[0].block_tokens;
 	tab_unmap_from(c, &s->tab, held);
@@ -309,6 +357,24 @@ static int lease_make(struct core *c, struct kv_seq *s, u32 nr,
 	}
 	seq_unmake(c, s);
 	return res->reason;
+}
+
+/* Lease the prefix with this name in a domain with one group. */
+static int lease_make(struct core *c, u32 client, const struct kvmm_lease_arg *a,
+		      const u64 *name, struct kvmm_lease_res *res)
+{
+	u32 dom = c->clients[client].domain, all, most, nr;
+	struct kv_seq *s;
+
+	all = a->len / c->domains[dom].group[0].block_tokens;
+	most = domain_capacity(c, &c->domains[dom]);
+	nr = prefix_refs(c, dom, name, all, most);
+	if (!nr)
+		return -ENOENT;
+	if (nr < all)
+		res->reason = nr == most ? -E2BIG : -EAGAIN;
+	s = lease_new(c, client, a);
+	return s ? lease_hold_some(c, s, nr, res) : -ENOSPC;
 }
 
 /**
@@ -324,13 +390,10 @@ static int lease_make(struct core *c, struct kv_seq *s, u32 nr,
 int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
 	      struct kvmm_lease_res *res)
 {
-	const struct kvmm_open_arg open = { .prompt_len = a->len, .salt = a->salt };
-	u32 dom = c->clients[client].domain, nr;
-	const struct kv_domain *d = &c->domains[dom];
+	const struct kv_domain *d = &c->domains[c->clients[client].domain];
 	const u64 cookie[2] = { a->cookie[0], a->cookie[1] };
 	u64 root[2], name[2];
-	struct kv_seq *s;
-	int err = d->nr_groups > 1 ? -EOPNOTSUPP : lease_check(c, client, d, a);
+	int err = domain_has_state(d) ? -EOPNOTSUPP : lease_check(c, client, d, a);
 
 	if (err == -ERANGE)
 		res->until = c->now + core_cfg(c)->lease_ms * 1000000ull;
@@ -338,17 +401,8 @@ int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
 		return err;
 	index_root(c, d, a->salt, 0, root);
 	cookie_read(c, d, root, cookie, a->len, name);
-	nr = prefix_refs(c, dom, name, a->len / d->group[0].block_tokens, domain_capacity(c, d));
-	if (!nr)
-		return -ENOENT;
-	if (nr < a->len / d->group[0].block_tokens)
-		res->reason = nr == domain_capacity(c, d) ? -E2BIG : -EAGAIN;
-	s = seq_make(c, client, &open);
-	if (!s)
-		return -ENOSPC;
-	s->until = c->now + a->ms * 1000000ull;
-	memcpy(s->label, a->label, sizeof(s->label));
-	err = lease_make(c, s, nr, res);
-	core_count(c, CORE_EV_lease_refused, err != 0);
+	err = d->nr_groups > 1 ? lease_make_groups(c, client, a, name, res) :
+				 lease_make(c, client, a, name, res);
+	core_count(c, CORE_EV_lease_refused, err && err != -ENOENT);
 	return err;
 }

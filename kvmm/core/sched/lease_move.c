@@ -14,39 +14,51 @@
 
 /* ---- advice ---- */
 
+/* Take the block of an entry from the device if the entry has the content. */
+static bool entry_demote(struct core *c, u32 entry)
+{
+	u32 blk = c->entries_low[entry].dev;
+
+	if (blk == CORE_NONE || c->blocks[blk].state != BLK_CACHED ||
+	    !entry_is_there(c, entry) || index_kid_on_device(c, c->blocks[blk].node))
+		return false;
+	index_evict(c, blk);
+	return true;
+}
+
 /*
  * Take the blocks from the device that have a copy, from the end on.  A block stays
  * if a sequence maps it, or a block after it that the lease does not hold.
- * Return: number of blocks.
+ * Return: tokens that leave, of the group that most of them leave.
  */
 static u32 lease_demote(struct core *c, const struct kv_seq *s)
 {
-	u32 i, nr = 0, entry, blk;
+	const struct kv_tab *t;
+	u32 i, nr, tokens = 0;
 
-	core_work(c, WORK_MOVE * s->tab.nr_blocks);
-	for (i = s->tab.nr_blocks; i--;) {
-		entry = pte_block(table_pte(c, &s->tab, i));
-		blk = c->entries_low[entry].dev;
-		if (blk == CORE_NONE || c->blocks[blk].state != BLK_CACHED ||
-		    !entry_is_there(c, entry) ||
-		    index_kid_on_device(c, c->blocks[blk].node))
-			continue;
-		index_evict(c, blk);
-		nr++;
+	core_work(c, WORK_MOVE * seq_entries(c, s));
+	for_each_tab(c, s, t) {
+		for (nr = 0, i = t->nr_blocks; i-- > t->trimmed;)
+			nr += entry_demote(c, pte_block(table_pte(c, t, i)));
+		core_count(c, CORE_EV_lease_demote, nr);
+		tokens = max(tokens, nr * tab_tokens(c, t));
 	}
-	core_count(c, CORE_EV_lease_demote, nr);
-	return nr;
+	return tokens;
 }
 
-/* Blocks of the lease that are not on the device. */
+/* Tokens of the lease that are not on the device, of the group that lacks most of them. */
 static u32 lease_lacks(struct core *c, const struct kv_seq *s)
 {
-	u32 i, nr = 0;
+	const struct kv_tab *t;
+	u32 i, nr, tokens = 0;
 
-	core_work(c, WORK_LOOK * s->tab.nr_blocks);
-	for (i = 0; i < s->tab.nr_blocks; i++)
-		nr += c->entries_low[pte_block(table_pte(c, &s->tab, i))].dev == CORE_NONE;
-	return nr;
+	core_work(c, WORK_LOOK * seq_entries(c, s));
+	for_each_tab(c, s, t) {
+		for (nr = 0, i = t->trimmed; i < t->nr_blocks; i++)
+			nr += c->entries_low[pte_block(table_pte(c, t, i))].dev == CORE_NONE;
+		tokens = max(tokens, nr * tab_tokens(c, t));
+	}
+	return tokens;
 }
 
 static int lease_renew(struct core *c, struct kv_seq *s, u64 until)
@@ -69,8 +81,6 @@ static int lease_renew(struct core *c, struct kv_seq *s, u64 until)
 int lease_advise(struct core *c, struct kv_seq *s, const struct kvmm_advise_arg *a,
 		 u32 *tokens)
 {
-	u32 bt = seq_domain(c, s)->group[0].block_tokens;
-
 	if (a->advice == KVMM_ADV_RETAIN)
 		return -EOPNOTSUPP;
 	if (a->retain || (a->value && a->advice != KVMM_ADV_KEEP_UNTIL))
@@ -80,10 +90,10 @@ int lease_advise(struct core *c, struct kv_seq *s, const struct kvmm_advise_arg 
 		return lease_renew(c, s, a->value);
 	case KVMM_ADV_PAGEOUT:
 		lease_stop_promote(c, s);
-		*tokens = lease_demote(c, s) * bt;
+		*tokens = lease_demote(c, s);
 		return 0;
 	case KVMM_ADV_WILLNEED:
-		*tokens = lease_lacks(c, s) * bt;
+		*tokens = lease_lacks(c, s);
 		lease_promote(c, s);
 		return 0;
 	case KVMM_ADV_COLD:
@@ -111,7 +121,7 @@ void leases_expire(struct core *c)
 
 		if (s->until > c->now)
 			return;
-		core_work(c, WORK_MOVE * s->tab.nr_blocks);
+		core_work(c, WORK_MOVE * seq_entries(c, s));
 		seq_close_now(c, s);
 		core_count(c, CORE_EV_lease_expired, 1);
 	}
@@ -150,10 +160,24 @@ static bool promote_slot(struct core *c, const struct kv_entry *e)
 	       host_free(c, e->domain) || demote_room(c, e->domain, 1, &waits);
 }
 
+/*
+ * The entry of a block of the lease, and its group.  @n: number of the block, those of
+ * group 0 first.
+ */
+static u32 lease_entry(const struct core *c, const struct kv_seq *s, u32 n, u32 *group)
+{
+	const struct kv_tab *t = &s->tab;
+
+	for (; n >= tab_live(t); t = seq_tab(c, s, t->group + 1))
+		n -= tab_live(t);
+	*group = t->group;
+	return pte_block(table_pte(c, t, t->trimmed + n));
+}
+
 /* Promote one more block.  Return: false: none can be promoted now. */
 static bool promote_next(struct core *c, struct kv_seq *s)
 {
-	u32 entry = pte_block(table_pte(c, &s->tab, s->promote_at)), blk;
+	u32 group, entry = lease_entry(c, s, s->promote_at, &group), blk;
 	const struct kv_entry *e = &c->entries_low[entry];
 
 	if (!can_promote(c, e)) {
@@ -164,7 +188,7 @@ static bool promote_next(struct core *c, struct kv_seq *s)
 	if (!promote_room(c, s) || !promote_slot(c, e) || !can_promote(c, e) ||
 	    domain_slack(seq_domain(c, s)) <= wmark_min(seq_domain(c, s)))
 		return false;
-	blk = block_alloc(c, s->domain, s->client, 0);
+	blk = block_alloc(c, s->domain, s->client, group);
 	if (blk == CORE_NONE)
 		return false;
 	entry_fill(c, entry, blk);
@@ -187,11 +211,11 @@ void leases_background(struct core *c)
 		struct kv_seq *s = &c->seqs[i];
 
 		next = s->next;
-		while (s->promote_at < s->tab.nr_blocks && c->head->nr_copies +
+		while (s->promote_at < seq_live(c, s) && c->head->nr_copies +
 		       c->head->nr_ios < PROMOTE_MOST && (!n++ || !core_worked(c)) &&
 		       promote_next(c, s))
 			core_work(c, WORK_MOVE);
-		if (s->promote_at == s->tab.nr_blocks)
+		if (s->promote_at == seq_live(c, s))
 			lease_stop_promote(c, s);
 	}
 	c->work = 0;	/* the event is over */

@@ -215,6 +215,23 @@ static u32 window_hit(const struct core *c, const struct prefix *p, u32 g, u32 l
 }
 
 /**
+ * prefix_reach() - has each group with a window it before @len?
+ *
+ * Return: @len; else a length that does not need the blocks that are not there.  Nothing
+ * between the two is a hit.
+ */
+u32 prefix_reach(const struct core *c, const struct prefix *p, u32 len)
+{
+	const struct kv_domain *d = &c->domains[p->dom];
+	u32 g, least = len;
+
+	for (g = 1; g < d->nr_groups; g++)
+		if (d->group[g].window)
+			least = min(least, window_hit(c, p, g, len));
+	return least;
+}
+
+/**
  * prefix_hit() - the longest length before which each group with a window has it
  * @from: lengths up to this one are not looked at
  * @to:   the longest length

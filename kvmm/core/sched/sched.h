@@ -75,6 +75,7 @@ void prefix_windows(struct core *c, const struct prefix *p, u32 len);
 bool prefix_resume(struct core *c, const struct prefix *p, const u64 *name, u32 len);
 bool prefix_step(struct core *c, const struct prefix *p, u32 len, const u64 *name,
 		 const u32 *end);
+u32 prefix_reach(const struct core *c, const struct prefix *p, u32 len);
 u32 prefix_hit(struct core *c, const struct prefix *p, u32 from, u32 to);
 
 /* lookup.c: the tiers that have the prefix of a prompt */
@@ -84,6 +85,19 @@ int seq_lookup(struct core *c, u32 client, const struct kvmm_lookup_arg *a,
 /* lease.c: leases: content that was looked up stays for a while */
 int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
 	      struct kvmm_lease_res *res);
+
+u32 lease_room(const struct core *c, u32 dom);
+bool lease_can_hold(const struct core *c, u32 ref);
+void lease_push(struct core *c, struct kv_tab *t, const u32 *refs, u32 nr);
+u32 lease_hold(struct core *c, struct kv_seq *s, s32 *reason);
+bool lease_keep_block(struct core *c, u32 blk, u64 until);
+void lease_unmap(struct core *c, const struct kv_seq *s);
+void lease_begin(struct core *c, struct kv_seq *s, struct kvmm_lease_res *res);
+struct kv_seq *lease_new(struct core *c, u32 client, const struct kvmm_lease_arg *a);
+
+/* lease_groups.c: leases in a domain with several layer groups */
+int lease_make_groups(struct core *c, u32 client, const struct kvmm_lease_arg *a,
+		      const u64 *name, struct kvmm_lease_res *res);
 
 /* lease_move.c: advice about leases, their end, and their way to the device */
 int lease_advise(struct core *c, struct kv_seq *s, const struct kvmm_advise_arg *a,

@@ -48,7 +48,7 @@ void lease_enter(struct core *c, struct kv_seq *s)
 
 	KV_BUG_ON(at >= core_sizes(c)->nr_seqs);
 	s->flags |= SEQF_LEASE;
-	d->leased += s->tab.nr_blocks;
+	d->leased += seq_live(c, s);
 	d->nr_leases++;
 	heap_put(c, at, seq_index(c, s));
 	heap_settle(c, at);
@@ -64,8 +64,8 @@ void lease_leave(struct core *c, struct kv_seq *s)
 	u32 at = s->lease_at, last;
 
 	lease_stop_promote(c, s);
-	KV_BUG_ON(d->leased < s->tab.nr_blocks || !d->nr_leases);
-	d->leased -= s->tab.nr_blocks;
+	KV_BUG_ON(d->leased < seq_live(c, s) || !d->nr_leases);
+	d->leased -= seq_live(c, s);
 	d->nr_leases--;
 	KV_BUG_ON(!c->head->nr_leases || c->leases[at] != seq_index(c, s));
 	last = c->leases[--c->head->nr_leases];
@@ -151,33 +151,52 @@ const struct kv_seq *lease_find(const struct core *c, u32 dom, u64 number)
 	       s->domain == dom && s->generation == KVMM_SEQ_GEN(number) ? s : NULL;
 }
 
+/* Give @to, which is empty, the entries of @from. */
+static void tab_lend(struct core *c, const struct kv_tab *from, struct kv_tab *to)
+{
+	u32 i, entry;
+	int err;
+
+	for (i = 0; i < from->nr_blocks; i++) {
+		err = table_push(c, to, CORE_NONE);
+		KV_BUG_ON(err);
+		if (i < from->trimmed) {
+			table_set_none(c, to, i);
+			continue;
+		}
+		entry = pte_block(table_pte(c, from, i));
+		table_set_entry(c, to, i, entry);
+		entry_get_ref(c, entry);
+	}
+	to->trimmed = from->trimmed;
+	to->trim_want = from->trimmed;
+	memcpy(to->trim_hash, from->trim_hash, sizeof(to->trim_hash));
+}
+
 /**
- * lease_copy() - give a new sequence the table of a lease
- * @s: without a table; no list has it
+ * lease_copy() - give a new sequence the tables of a lease
+ * @s: without tables; no list has it
  *
  * It is SWAPPED with the tokens of the lease, and waits to be restored.
  * Return: false: its client has too few table pages.
  */
 bool lease_copy(struct core *c, const struct kv_seq *from, struct kv_seq *s)
 {
-	u32 i, entry;
-	int err;
+	const struct kv_tab *t;
+	u32 nr[KVMM_MAX_GROUPS];
 
-	if (!table_has_room(c, s, &from->tab.nr_blocks))
+	for_each_tab(c, from, t)
+		nr[t->group] = t->nr_blocks;
+	if (!table_has_room(c, s, nr))
 		return false;
-	for (i = 0; i < from->tab.nr_blocks; i++) {
-		entry = pte_block(table_pte(c, &from->tab, i));
-		err = table_push(c, &s->tab, CORE_NONE);
-		KV_BUG_ON(err);
-		table_set_entry(c, &s->tab, i, entry);
-		entry_get_ref(c, entry);
-	}
+	for_each_tab(c, from, t)
+		tab_lend(c, t, seq_tab(c, s, t->group));
 	s->salt = from->salt;
 	s->valid_len = from->valid_len;
 	s->cover = from->valid_len;
 	s->lost_len = from->valid_len;
 	s->flags |= SEQF_SWAPPED | SEQF_PREEMPTED | SEQF_MATCHED;
-	core_work(c, 16 * s->tab.nr_blocks);
+	core_work(c, 16 * seq_entries(c, s));
 	core_count(c, CORE_EV_lease_open, 1);
 	return true;
 }

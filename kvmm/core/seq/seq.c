@@ -184,7 +184,7 @@ static void seq_free(struct core *c, struct kv_seq *s)
 }
 
 /* The most table pages of a sequence of so many tokens. */
-static u32 pages_most(const struct kv_domain *d, u32 tokens)
+u32 seq_pages_most(const struct kv_domain *d, u32 tokens)
 {
 	u32 g, nr = 0;
 
@@ -207,7 +207,7 @@ static int open_check(const struct core *c, u32 client,
 		return -ESHUTDOWN;
 	if (tokens > (u64)ids_share(c) * CORE_ID_PAGE ||
 	    domain_most(d, (u32)tokens) > domain_capacity(c, d) ||
-	    pages_most(d, (u32)tokens) > core_cfg(c)->nr_tables ||
+	    seq_pages_most(d, (u32)tokens) > core_cfg(c)->nr_tables ||
 	    commit_never(c, d, tokens))
 		return -E2BIG;
 	return 0;

@@ -9,6 +9,7 @@
 struct kv_seq *seq_find(const struct core *c, u32 client, u64 handle);
 struct kv_seq *seq_make(struct core *c, u32 client, const struct kvmm_open_arg *a);
 void seq_unmake(struct core *c, struct kv_seq *s);
+u32 seq_pages_most(const struct kv_domain *d, u32 tokens);
 void seq_tabs_init(struct core *c, struct kv_seq *s);
 int __must_check seq_open(struct core *c, u32 client,
 			  const struct kvmm_open_arg *a,
