@@ -51,7 +51,7 @@
 	x(choice, kv_cache_dtype, "kv-cache-dtype", "auto", 0, 0,	\
 	  CLI_KV_DTYPES,						\
 	  "type of KV in the blocks; auto: that of --dtype; fp8 is e4m3; fp8 and int8 have a scale for each head and token, made as they are written") \
-	x(choice, kv_groups, "kv-groups", "one", 0, 0, "auto|one",	\
+	x(choice, kv_groups, "kv-groups", "auto", 0, 0, "auto|one",	\
 	  "layer groups of KV; auto: layers with a sliding window have blocks of their own if others have no window, and only the window stays in memory; one: all layers share blocks") \
 	x(choice, backend, "backend", "auto", 0, 0, "auto|host|cuda",	\
 	  "where the model runs: cuda is a GPU, host the CPU; auto takes the one that the daemon's pool is on") \

@@ -28,6 +28,8 @@
 	  "type of activations, as of kvrt serve")			\
 	x(str, kv_cache_dtype, "kv-cache-dtype", NULL, 0, 0, "TYPE",	\
 	  "type of KV, as of kvrt serve")				\
+	x(choice, kv_groups, "kv-groups", "auto", 0, 0, "auto|one",	\
+	  "layer groups of KV, as of kvrt serve")			\
 	x(str, threads, "threads", NULL, 0, 0, "N",			\
 	  "compute threads, as of kvrt serve")				\
 	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
@@ -199,6 +201,7 @@ static void serve_args(struct run *r)
 	add_option(a, "backend", backend_name(o));
 	add_option(a, "dtype", o->dtype);
 	add_option(a, "kv-cache-dtype", o->kv_cache_dtype);
+	add_option(a, "kv-groups", o->kv_groups ? "one" : "auto");
 	add_option(a, "threads", o->threads);
 	if (r->plan.max_len) {
 		add(a, "--max-model-len");

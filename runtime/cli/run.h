@@ -35,11 +35,13 @@ struct run_plan {
 /**
  * struct run_need - needs of a model
  * @token_bytes:  KV of a token
+ * @least_bytes:  KV of a token in the smallest layer group, 0: there is one group
  * @len:          tokens of a sequence of full length
  * @weight_bytes: memory that its weights take beside the pool
  */
 struct run_need {
 	u64	token_bytes;
+	u64	least_bytes;
 	u64	len;
 	u64	weight_bytes;
 };

@@ -32,7 +32,7 @@ bool run_sizes(const struct run_need *n, u64 room, u64 pool, struct run_plan *p)
 	const u64 weights = min(n->weight_bytes, room);
 	/* The other half of host memory is for all the rest. */
 	const u64 most = p->gpu ? room - weights : (room - weights) / 2;
-	u64 extent = p->gpu ? GPU_EXTENT : HOST_EXTENT, each, want, fits;
+	u64 extent = p->gpu ? GPU_EXTENT : HOST_EXTENT, each, want, fits, least;
 
 	while (extent < EXTENT_BLOCKS * block)
 		extent *= 2;
@@ -47,8 +47,8 @@ bool run_sizes(const struct run_need *n, u64 room, u64 pool, struct run_plan *p)
 	p->pool_bytes = pool;
 	p->max_len = (u32)min(fits, n->len);
 	/* A token of a smaller type takes an eighth of this at least. */
-	p->min_token_bytes = min(max(power_below(n->token_bytes) / 8, 64ull),
-				 1ull << 20);
+	least = power_below(n->least_bytes ? n->least_bytes : n->token_bytes) / 8;
+	p->min_token_bytes = min(max(least, (u64)64), (u64)1 << 20);
 	return p->max_len >= min((u64)TOKENS_LEAST, n->len);
 }
 
@@ -88,10 +88,12 @@ static int judge(const char *dir, u32 max_len, struct run_need *n)
 {
 	const struct model_opts mo = {
 		.dtype = MODEL_F32, .max_len = max_len, .judge = true,
+		.window_group = true,
 	};
 	const struct model_info *info;
 	struct model_error err;
 	struct model *model;
+	u32 g;
 	int ret;
 
 	ret = model_load(dir, &mo, &model, &err);
@@ -102,8 +104,12 @@ static int judge(const char *dir, u32 max_len, struct run_need *n)
 	info = model_info(model);
 	*n = (struct run_need){
 		.token_bytes = info->nr_layers * model_layer_bytes(info),
+		.least_bytes = info->nr_layers * model_layer_bytes(info),
 		.len = info->max_len, .weight_bytes = info->weight_bytes,
 	};
+	for (g = 0; g < info->nr_groups; g++)
+		n->least_bytes = min(n->least_bytes, info->group[g].layers *
+						     model_layer_bytes(info));
 	model_free(model);
 	return 0;
 }

@@ -130,7 +130,7 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 		return ret;
 	ret = kvmm_attach(&p, &e->k, text);
 	if (ret == -EEXIST)
-		return engine_refuse(err, ret, "domain %s is in use by another model identity (model, dtype, type of KV, mode or block size): end what uses it, or give another --domain",
+		return engine_refuse(err, ret, "domain %s is in use by another model identity (model, dtype, type of KV, layer groups, mode or block size): end what uses it, give the same --kv-groups and other options, or give another --domain",
 				     p.domain);
 	if (ret)
 		return engine_refuse(err, ret, "%s", text);

@@ -31,8 +31,6 @@ const char *engine_hint_text(int err)
 		return "";
 	case ENOENT:
 		return "nothing of it is cached";
-	case EOPNOTSUPP:
-		return "the memory daemon has no leases for a model with several layer groups: give --kv-groups one";
 	case ENOSPC:
 		return "the host pool and the swap areas have no room";
 	case EDQUOT:
@@ -152,6 +150,7 @@ static void lease_look(struct engine *e, struct engine_lease *l)
 		l->granted = max(l->ms, (u32)((l->until - now) / 1000000));
 	l->looked = true;
 	l->found = 0;
+	l->at = 0;
 	l->kept = 0;
 	if (!l->seq)
 		l->until = 0;
@@ -298,20 +297,35 @@ static void answer_renew(struct engine *e, struct engine_lease *l, int err)
 	lease_look(e, l);
 }
 
+static bool look_is_sane(const struct engine *e, const struct engine_lease *l,
+			 const struct kvmm_lookup_res *res)
+{
+	if (res->found > l->piece || res->found % e->hit_tokens ||
+	    (!res->found && (res->flags & KVMM_LOOKUP_MORE)))
+		return false;
+	return !res->hit || (res->hit > l->at && res->hit <= l->at + res->found &&
+			     res->hit % e->hit_tokens == 0);
+}
+
+/* Pieces go on where the last one ended; a hit may end before, or in an earlier piece. */
 static void answer_look(struct engine *e, struct engine_lease *l, int err,
 			const struct kvmm_lookup_res *res)
 {
-	if (!err && (res->found > l->piece || res->found % e->hit_tokens ||
-		     (!res->found && (res->flags & KVMM_LOOKUP_MORE))))
+	if (!err && !look_is_sane(e, l, res))
 		err = -EPROTO;
 	if (err) {
 		lease_finish(l, err);
 		return;
 	}
-	l->found += res->found;
+	l->at += res->found;
 	l->cookie[0] = res->cookie[0];
 	l->cookie[1] = res->cookie[1];
-	if (l->found < l->nr &&
+	if (res->hit) {
+		l->found = res->hit;
+		l->hit_cookie[0] = res->hit_cookie[0];
+		l->hit_cookie[1] = res->hit_cookie[1];
+	}
+	if (l->at < l->nr &&
 	    (res->found == l->piece || (res->flags & KVMM_LOOKUP_MORE)))
 		return;			/* the next piece */
 	if (!l->found)

@@ -48,7 +48,7 @@ enum lease_todo {
  * @arg:     the caller's
  * @err:     0, or a negative errno: the hint had no effect but for @kept tokens
  * @reason:  negative errno that explains why @held is below @nr, or 0
- * @found:   tokens that the last lookup found
+ * @found:   tokens of the longest hit that the last lookup found
  * @moved:   tokens that left the device, or that are to come to it
  * @seq:     the lease, 0: none; @number: for other sequences
  * @held:    tokens that the lease holds; @kept: tokens that are evicted last
@@ -90,7 +90,9 @@ struct engine_lease {
 	u32		tries;		/* requests that may still be repeated */
 	s64		not_before;
 	u32		piece;		/* ids of the lookup that was sent */
+	u32		at;		/* how far the lookup is, and its cookie */
 	u64		cookie[2];
+	u64		hit_cookie[2];	/* of @found */
 };
 
 /**

@@ -166,7 +166,7 @@ static void *lease_prep(struct engine *e, struct engine_lease *l, u16 op, u32 by
 bool link_lookup(struct engine *e, struct engine_lease *l)
 {
 	const u32 bt = e->hit_tokens;
-	const u32 nr = min(max(e->match_ids / bt, 1u) * bt, l->nr - l->found);
+	const u32 nr = min(max(e->match_ids / bt, 1u) * bt, l->nr - l->at);
 	struct kvmm_lookup_arg *a;
 
 	a = lease_prep(e, l, KVMM_OP_SEQ_LOOKUP,
@@ -176,9 +176,9 @@ bool link_lookup(struct engine *e, struct engine_lease *l)
 	a->salt = l->salt;
 	a->cookie[0] = l->cookie[0];
 	a->cookie[1] = l->cookie[1];
-	a->start = l->found;
+	a->start = l->at;
 	a->nr_ids = nr;
-	memcpy(a + 1, l->ids + l->found, nr * sizeof(u32));
+	memcpy(a + 1, l->ids + l->at, nr * sizeof(u32));
 	l->piece = nr;
 	return true;
 }
@@ -191,8 +191,8 @@ bool link_lease(struct engine *e, struct engine_lease *l)
 	if (!a)
 		return false;
 	a->salt = l->salt;
-	a->cookie[0] = l->cookie[0];
-	a->cookie[1] = l->cookie[1];
+	a->cookie[0] = l->hit_cookie[0];
+	a->cookie[1] = l->hit_cookie[1];
 	a->len = l->found;
 	a->ms = l->granted;
 	memcpy(a->label, l->label, sizeof(a->label));

@@ -35,11 +35,13 @@ static u32 listening_port(struct served *s)
 	return port;
 }
 
+const char *serve_model;
+
 void serve_start(struct served *s, struct rig *r, ...)
 {
 	char loops[16];
 	const char *argv[RIG_ARGS + 1] = {
-		"kvrt", "serve", demo_model(), "--port", "0", "--threads", "1",
+		"kvrt", "serve", serve_model ? serve_model : demo_model(), "--port", "0", "--threads", "1",
 		"--loops", loops, "--dtype", "f32",
 	};
 	const u64 end = now_ms() + 30000;

@@ -21,8 +21,11 @@ struct served {
 /* --loops of servers that are started from now on; 1 by default */
 extern u32 serve_loops;
 
+/* The model of servers that are started from now on; NULL: the demo model */
+extern const char *serve_model;
+
 /*
- * Start kvrt serve of the demo model with more options, NULL-terminated, and
+ * Start kvrt serve of the model with more options, NULL-terminated, and
  * wait until it prints its port.
  */
 void serve_start(struct served *s, struct rig *r, ...);

@@ -187,6 +187,20 @@ START_TEST(test_sizes)
 }
 END_TEST
 
+/* The daemon must take tokens of the smallest layer group. */
+START_TEST(test_sizes_groups)
+{
+	struct run_need n = { .token_bytes = 262144, .len = 8192 };
+	struct run_plan p = { 0 };
+
+	ck_assert(run_sizes(&n, 64 * GIB, 0, &p));
+	ck_assert_uint_eq(p.min_token_bytes, 262144 / 8);
+	n.least_bytes = 262144 / 6;
+	ck_assert(run_sizes(&n, 64 * GIB, 0, &p));
+	ck_assert_uint_eq(p.min_token_bytes, 32768 / 8);
+}
+END_TEST
+
 /* Too little memory shortens the context, and is refused when none is left. */
 START_TEST(test_sizes_small)
 {
@@ -223,6 +237,7 @@ int main(void)
 	tcase_add_test(tc, test_model);
 	tcase_add_test(tc, test_sizes);
 	tcase_add_test(tc, test_sizes_small);
+	tcase_add_test(tc, test_sizes_groups);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

@@ -104,6 +104,8 @@ static struct fk {
 	u32	salvage;		/* chance in 1000 to die in a forward */
 
 	u32	lease_ms;		/* longest lease */
+	u32	hit_every;		/* of several groups: hits have a multiple of it */
+	u32	hit_most;
 	u32	lease_most;		/* most blocks that one holds: then -EDQUOT */
 	u32	lease_again;		/* chance in 1000 that a copy cannot begin now */
 	u32	lease_gone;		/* leases whose content goes before them */

@@ -67,7 +67,34 @@ static void fk_look(const struct kvmm_lookup_arg *a, struct kvmm_lookup_res *r)
 	r->found = ck->nr - a->start;
 	r->cookie[0] = ck->number;
 	r->cookie[1] = ~ck->number;
+	if (r->found) {
+		r->hit = ck->nr;
+		memcpy(r->hit_cookie, r->cookie, sizeof(r->cookie));
+	}
 	fk.nr_lookups++;
+}
+
+/*
+ * Several groups: all ids are found, a hit ends after each fk.hit_every tokens up to
+ * fk.hit_most.  The cookie of a place is the place.  No lease can be held.
+ */
+static void fk_look_groups(const struct kvmm_lookup_arg *a, struct kvmm_lookup_res *r)
+{
+	ck_assert_uint_eq(a->cookie[0], a->start);
+	r->found = a->nr_ids;
+	r->cookie[0] = a->start + r->found;
+	r->hit = min(a->start + r->found, fk.hit_most) / fk.hit_every * fk.hit_every;
+	if (r->hit <= a->start)
+		r->hit = 0;
+	r->hit_cookie[0] = r->hit;
+	fk.nr_lookups++;
+}
+
+static void fk_lease_groups(const struct kvmm_lease_arg *a, struct kvmm_lease_res *r)
+{
+	ck_assert_uint_eq(a->cookie[0], a->len);
+	r->status = -ENOSPC;
+	r->kept = a->len;
 }
 
 /* Copy the content of a prefix into a lease. */
@@ -119,6 +146,10 @@ static void fk_lease(const struct kvmm_lease_arg *a, struct kvmm_lease_res *r)
 	struct fk_seq *s;
 
 	ck_assert(a->len && a->ms && !a->flags && !a->resv0);
+	if (fk.nr_groups > 1) {
+		fk_lease_groups(a, r);
+		return;
+	}
 	ck_assert(ck->number == a->cookie[0] && a->cookie[1] == ~a->cookie[0]);
 	ck_assert(ck->salt == a->salt && ck->nr == a->len);
 	if (a->ms > fk.lease_ms) {

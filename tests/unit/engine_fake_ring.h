@@ -19,7 +19,7 @@ static void fk_execute(struct fk_req *q)
 		q->sqe.nr;
 	int status = 0;
 
-	q->results = calloc(max(nr, 1u), 128);
+	q->results = calloc(max(nr, 1u), sizeof(struct kvmm_lookup_res));
 	q->cqe.nr = nr;
 	switch (q->sqe.op) {
 	case KVMM_OP_SEQ_OPEN:
@@ -30,7 +30,7 @@ static void fk_execute(struct fk_req *q)
 		break;
 	case KVMM_OP_SEQ_LOOKUP:
 		if (fk.nr_groups > 1)
-			*(s32 *)q->results = -EOPNOTSUPP;
+			fk_look_groups((void *)q->args, q->results);
 		else
 			fk_look((void *)q->args, q->results);
 		break;
