@@ -2,7 +2,7 @@
 /*
  * check_core_groups_lookup.c - layer groups: SEQ_LOOKUP
  */
-#include "tests/unit/groups_look.h"
+#include "tests/unit/groups_look_scene.h"
 
 /* Hits are multiples of 32 tokens; the window of the second group spans two blocks. */
 static const struct shape shapes[] = { { 16, 0 }, { 32, 40 } };

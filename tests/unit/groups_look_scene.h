@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * groups_look.h - cached content of a domain with two layer groups, and SEQ_LOOKUP
+ * groups_look_scene.h - cached content of a domain with two layer groups, and SEQ_LOOKUP
  *
  * There are a host pool and an area of 64 slots each.  Content is put on a tier by hand.
  */
-#ifndef GROUPS_LOOK_H
-#define GROUPS_LOOK_H
+#ifndef GROUPS_LOOK_SCENE_H
+#define GROUPS_LOOK_SCENE_H
 
 #include "tests/unit/groups_scene.h"
 
@@ -144,4 +144,4 @@ static void __maybe_unused found_is(u32 found, u32 hit)
 	ck_assert_uint_eq(res->hit, hit);
 }
 
-#endif /* GROUPS_LOOK_H */
+#endif /* GROUPS_LOOK_SCENE_H */
