@@ -35,6 +35,10 @@
  *   route	the scale of its shares; the ids are equal
  *   blend	|base| + sum |share||y|
  *   softcap	|x|
+ *   conv	sum |w||x| + |bias|
+ *   scan	(1 + t / 4) * (sum |C||S| + |D||x|) for row t of a sequence in the call,
+ *		where |S| is the state that magnitudes alone would give, with
+ *		1 + |dt + dt_bias| / 4 times what each row adds
  *   the others	the result itself, at least 1e-30
  * Results that are stored in bf16, copied or widened are bit-equal in all of
  * them, except that a device may turn a rounded NaN into another NaN.
@@ -78,6 +82,7 @@
 
 #include "kernels/draw.h"
 #include "kernels/dtype.h"
+#include "kernels/state.h"
 
 /*
  * Raised by every change that may alter one bit of any result: KV computed by
@@ -175,6 +180,8 @@ struct kern_weight {
  * @rank:         0: K and V are stored.  Else only K is stored, and the first @rank
  *	numbers of K are V, too
  * @dtype:        type of K and V elements
+ * @record_blocks: table entries for each block_tokens tokens, of a group of states (see
+ *	kern_state_kv()); 0 of a group of K and V, which has one
  *
  * Inside one layer of a block: [K|V][kv_head][token][dim], and after that, for
  * types with scales, [K|V][kv_head][token] in f32; with @rank there is no V.
@@ -211,7 +218,22 @@ struct kern_kv {
 	u32		head_dim;
 	u32		rank;
 	enum kern_dtype	dtype;
+	u32		record_blocks;
 };
+
+/*
+ * The group of @s as one of struct kern_step.  Only its tables are meant: it has no K
+ * and V.
+ */
+static inline struct kern_kv kern_state_kv(const struct kern_state *s)
+{
+	return (struct kern_kv){
+		.base = s->base, .unit = s->unit,
+		.layer_stride = s->block_bytes, .block_tokens = s->tokens,
+		.nr_layers = s->nr_layers, .group = s->group,
+		.record_blocks = kern_state_blocks(s),
+	};
+}
 
 /* Address of dim 0 of (@entry, @layer, K=0 or V=1, @head, @token). */
 static inline u8 *kern_kv_addr(const struct kern_kv *kv, u32 entry, u32 layer,
@@ -606,8 +628,8 @@ struct kern_rows {
  *
  * @settles: from now on results of embed, rmsnorm, layernorm, gemm, rope,
  *	rope_pairs, attention, attn_latent, silu_mul, act, swiglu, route (its shares),
- *	blend, add and scale are (or are not) rounded to bf16 by the op that makes
- *	them, as settle() would.  NULL: call settle().
+ *	blend, add, scale, conv, scan and gated_norm are (or are not) rounded to bf16
+ *	by the op that makes them, as settle() would.  NULL: call settle().
  *
  * @settle: round @n elements to bf16, nearest even, in place; NaN stays NaN.
  *
@@ -682,6 +704,19 @@ struct kern_rows {
  * @scale: x[i] *= @by for @n elements.
  *
  * @softcap: x[i] = cap * tanh(x[i] / cap) for @n elements, cap > 0.
+ *
+ * @conv: causal convolution of each channel, and SiLU: y = silu(bias + sum w[j] *
+ *	x[p - conv + 1 + j]) for the row at position p, from the oldest input on; zeros
+ *	stand before position 0.  See struct kern_conv.
+ *
+ * @scan: for each row and head, with the state S of the head,
+ *	  dt' = softplus(dt + dt_bias)
+ *	  S[n][p] = exp(-exp(a_log) * dt') * S[n][p] + dt' * B[n] * x[p]
+ *	  y[p] = sum C[n] * S[n][p] + d * x[p]
+ *	See struct kern_scan.  conv of the same layer comes first.
+ *
+ * @gated_norm: with g = x * z / (1 + exp(-z)), y = g / sqrt(mean(g^2) + eps) * w over each
+ *	part of a row; see struct kern_gated_norm.
  *
  * @gemm_many, @add_rmsnorm, @add_layernorm, @rope_write: several ops in one
  *	launch; see kern_gemm_many(), kern_add_norm(), kern_rope_write().  NULL:
@@ -766,6 +801,10 @@ struct kern_ops {
 	void (*scale)(struct kern_ctx *ctx, float *x, float by, u64 n);
 	void (*softcap)(struct kern_ctx *ctx, float *x, float cap, u64 n);
 
+	void (*conv)(struct kern_ctx *ctx, const struct kern_conv *a);
+	void (*scan)(struct kern_ctx *ctx, const struct kern_scan *a);
+	void (*gated_norm)(struct kern_ctx *ctx, const struct kern_gated_norm *a);
+
 	void (*gemm_many)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 			  const struct kern_gemm_out *out, u32 nr, u32 m);
 	void (*add_rmsnorm)(struct kern_ctx *ctx, float *x, const float *y,
@@ -823,6 +862,14 @@ int __must_check kern_kv_check(const struct kern_kv *kv);
  */
 int __must_check kern_kv_check_ops(const struct kern_ops *ops,
 				   const struct kern_kv *kv);
+
+/**
+ * kern_state_check() - do the kernels support a geometry of states?
+ * @s: the geometry; @base is not checked
+ *
+ * Return: 0; -EINVAL: a size is out of its range, or no unit fits a block.
+ */
+int __must_check kern_state_check(const struct kern_state *s);
 
 /**
  * kern_ctx_create() - start the threads that run the ops

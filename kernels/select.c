@@ -73,6 +73,26 @@ int kern_kv_check(const struct kern_kv *kv)
 	return 0;
 }
 
+static bool state_dim(u32 n)
+{
+	return n && !(n % KERN_DIM_ALIGN) && n <= KERN_MAX_HEAD_DIM;
+}
+
+int kern_state_check(const struct kern_state *s)
+{
+	if (!state_dim(s->head_dim) || !state_dim(s->d_state) ||
+	    s->conv < 2 || s->conv > KERN_MAX_CONV)
+		return -EINVAL;
+	if (!s->groups || !s->heads || s->heads % s->groups || !s->nr_layers)
+		return -EINVAL;
+	if (!s->tokens || s->tokens % KERN_BLOCK_MIN || s->tokens > KERN_BLOCK_MAX)
+		return -EINVAL;
+	if (!s->unit || s->unit % sizeof(float) ||
+	    s->block_bytes < kern_state_stride(s))
+		return -EINVAL;
+	return 0;
+}
+
 int kern_kv_check_ops(const struct kern_ops *ops, const struct kern_kv *kv)
 {
 	int err = kern_kv_check(kv);

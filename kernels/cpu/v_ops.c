@@ -47,4 +47,7 @@ const struct kern_ops KERN_FN(ops) = {
 	.add		= KERN_FN(add),
 	.scale		= KERN_FN(scale),
 	.softcap	= KERN_FN(softcap),
+	.conv		= KERN_FN(conv),
+	.scan		= KERN_FN(scan),
+	.gated_norm	= KERN_FN(gated_norm),
 };

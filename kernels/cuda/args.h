@@ -290,6 +290,73 @@ struct k_kv_copy_args {
 	struct dev_kv_copy	c[KV_COPY_MAX];
 };
 
+/* ---- state.cu ---- */
+
+#define STATE_MAX_CONV	8u
+
+/*
+ * struct kern_state, and sizes that follow from it.
+ * @stride: bytes from a unit to the next in its block
+ * @layer:  the layer of the call
+ * @blocks: table entries of a record
+ * @per:    units of a block
+ * @units:  units of a layer
+ * @shared: channels of a shared unit
+ */
+struct dev_state {
+	u8	*base;
+	u64	unit;
+	u64	stride;
+	u32	tokens;
+	u32	layer;
+	u32	blocks;
+	u32	per;
+	u32	units;
+	u32	shared;
+	u32	channels;
+	u32	heads;
+	u32	head_dim;
+	u32	d_state;
+	u32	groups;
+	u32	conv;
+};
+
+struct k_conv_args {
+	struct dev_state	s;
+	struct dev_batch	batch;
+	const float		*x;
+	const float		*w;
+	const float		*bias;	/* may be NULL */
+	float			*y;
+	u32			settle;
+	u32			resv;
+};
+
+struct k_gated_norm_args {
+	const float	*x;
+	const float	*z;
+	const float	*w;
+	float		*y;
+	u32		d;
+	u32		groups;
+	float		eps;
+	u32		settle;
+};
+
+/* @parts: threads that share a dimension of a head */
+struct k_scan_args {
+	struct dev_state	s;
+	struct dev_batch	batch;
+	const float		*x;
+	const float		*dt;
+	const float		*dt_bias;
+	const float		*a_log;
+	const float		*d;
+	float			*y;
+	u32			parts;
+	u32			settle;
+};
+
 /* ---- sample.cu ---- */
 
 /*

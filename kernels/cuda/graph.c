@@ -76,7 +76,7 @@ static bool kv_is(const struct kern_kv *a, const struct kern_kv *b)
 	       a->nr_layers == b->nr_layers && a->group == b->group &&
 	       a->kv_heads == b->kv_heads &&
 	       a->head_dim == b->head_dim && a->rank == b->rank &&
-	       a->dtype == b->dtype;
+	       a->dtype == b->dtype && a->record_blocks == b->record_blocks;
 }
 
 /* Are all groups those that the graphs were recorded for? */

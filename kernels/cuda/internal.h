@@ -319,6 +319,11 @@ void cuda_rope_write(struct kern_ctx *ctx, const struct kern_kv_append *a,
 		     float *q, u64 q_ld, u32 heads, u32 half,
 		     const float *table);
 
+/* state.c */
+void cuda_conv(struct kern_ctx *ctx, const struct kern_conv *a);
+void cuda_scan(struct kern_ctx *ctx, const struct kern_scan *a);
+void cuda_gated_norm(struct kern_ctx *ctx, const struct kern_gated_norm *a);
+
 /* cuda_kv() - convert a geometry for device code */
 struct dev_kv cuda_kv(const struct kern_kv *kv);
 

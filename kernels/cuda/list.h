@@ -31,6 +31,11 @@
 	x(k_rope_write, 0)						\
 	x(k_kv_copy, 0)
 
+#define CUDA_STATE_KERNELS(x)						\
+	x(k_conv, 0)							\
+	x(k_scan, 0)							\
+	x(k_gated_norm, 0)
+
 #define CUDA_ATTN_KERNELS(x)						\
 	x(k_attn_exact, 87168)						\
 	x(k_attn_exact_join, 0)						\
@@ -85,6 +90,7 @@
 #define CUDA_KERNELS(x)							\
 	CUDA_ROW_KERNELS(x)						\
 	CUDA_KV_KERNELS(x)						\
+	CUDA_STATE_KERNELS(x)						\
 	CUDA_ATTN_KERNELS(x)						\
 	CUDA_GEMM_KERNELS(x)						\
 	CUDA_SAMPLE_KERNELS(x)

@@ -73,6 +73,9 @@ static void cuda_settles(struct kern_ctx *ctx, bool on)
 	.add		= cuda_add,					\
 	.scale		= cuda_scale,					\
 	.softcap	= cuda_softcap,					\
+	.conv		= cuda_conv,					\
+	.scan		= cuda_scan,					\
+	.gated_norm	= cuda_gated_norm,				\
 	.gemm_many	= cuda_gemm_many,				\
 	.add_rmsnorm	= cuda_add_rmsnorm,				\
 	.add_layernorm	= cuda_add_layernorm,				\

@@ -66,7 +66,8 @@ static struct parts parts_of(u64 seqs, u64 rows, u64 wanted, u64 entries)
 
 static u32 seq_entries(const struct kern_attn_seq *s, const struct kern_kv *kv)
 {
-	return DIV_ROUND_UP(s->start_pos + s->nr_rows, kv->block_tokens);
+	return DIV_ROUND_UP(s->start_pos + s->nr_rows, kv->block_tokens) *
+	       max(kv->record_blocks, 1u);
 }
 
 /* Counts of a batch; *@entries: the entries of all its tables. */

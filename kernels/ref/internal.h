@@ -30,6 +30,9 @@ void kern_ref_kv_write(struct kern_ctx *ctx, const struct kern_kv_append *a);
 void kern_ref_kv_copy(struct kern_ctx *ctx, const struct kern_kv *kv,
 		      const struct kern_kv_copy *copies, u32 nr);
 void kern_ref_attention(struct kern_ctx *ctx, const struct kern_attn *a);
+void kern_ref_conv(struct kern_ctx *ctx, const struct kern_conv *a);
+void kern_ref_gated_norm(struct kern_ctx *ctx, const struct kern_gated_norm *a);
+void kern_ref_scan(struct kern_ctx *ctx, const struct kern_scan *a);
 
 void kern_ref_swiglu(struct kern_ctx *ctx, const float *gate, const float *up,
 		     u64 ld, u32 m, u32 d, float alpha, float limit, float *y);

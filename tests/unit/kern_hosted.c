@@ -349,6 +349,61 @@ static void h_softcap(struct kern_ctx *any, float *x, float cap, u64 n)
 	back();
 }
 
+/* The states' pool on the device. */
+static struct kern_state states(const struct kern_state *s)
+{
+	const struct kern_kv kv = { .base = s->base };
+	struct kern_state d = *s;
+
+	d.base = pool(&kv).base;
+	return d;
+}
+
+static void h_conv(struct kern_ctx *any, const struct kern_conv *a)
+{
+	const u32 rows = rows_of(a->seqs, a->nr_seqs);
+	const u64 all = kern_state_channels(a->state);
+	const struct kern_state s = states(a->state);
+	struct kern_conv d = *a;
+
+	d.state = &s;
+	d.x = floats(a->x, rows, 0, all);
+	d.w = floats(a->w, s.conv, 0, all);
+	d.bias = floats(a->bias, 1, 0, all);
+	d.y = floats(a->y, rows, 0, all);
+	now->conv(ctx, &d);
+	back();
+}
+
+static void h_scan(struct kern_ctx *any, const struct kern_scan *a)
+{
+	const u32 rows = rows_of(a->seqs, a->nr_seqs);
+	const struct kern_state s = states(a->state);
+	struct kern_scan d = *a;
+
+	d.state = &s;
+	d.x = floats(a->x, rows, 0, kern_state_channels(a->state));
+	d.dt = floats(a->dt, rows, 0, s.heads);
+	d.dt_bias = floats(a->dt_bias, 1, 0, s.heads);
+	d.a_log = floats(a->a_log, 1, 0, s.heads);
+	d.d = floats(a->d, 1, 0, s.heads);
+	d.y = floats(a->y, rows, 0, (u64)s.heads * s.head_dim);
+	now->scan(ctx, &d);
+	back();
+}
+
+static void h_gated_norm(struct kern_ctx *any, const struct kern_gated_norm *a)
+{
+	struct kern_gated_norm d = *a;
+
+	d.x = floats(a->x, a->m, 0, a->d);
+	d.z = floats(a->z, a->m, 0, a->d);
+	d.w = floats(a->w, 1, 0, a->d);
+	d.y = floats(a->y, a->m, 0, a->d);
+	now->gated_norm(ctx, &d);
+	back();
+}
+
 static const struct kern_ops hosted = {
 	.settle = h_settle, .gather = h_gather, .split_heads = h_split_heads,
 	.embed = h_embed, .rmsnorm = h_rmsnorm, .layernorm = h_layernorm,
@@ -359,6 +414,7 @@ static const struct kern_ops hosted = {
 	.kv_copy = h_kv_copy, .silu_mul = h_silu_mul, .act = h_act,
 	.swiglu = h_swiglu, .route = h_route, .blend = h_blend,
 	.add = h_add, .scale = h_scale, .softcap = h_softcap,
+	.conv = h_conv, .scan = h_scan, .gated_norm = h_gated_norm,
 };
 
 bool hosted_driver(void)
