@@ -92,21 +92,23 @@ struct kvmm_params {
 
 /**
  * kvmm_group_tokens() - choose the tokens of a block for each layer group
- * @group:   [@nr] the groups; their block_tokens are filled in
+ * @group:   [@nr] the groups; their block_tokens are filled in, but those of
+ *           KVMM_GROUP_STATE are the caller's
  * @nr:      groups, 1 to KVMM_MAX_GROUPS
  * @tokens:  the tokens of a block of each group are a multiple of it, at most
  *           KVMM_MAX_BLOCK_TOKENS
- * @max_lcm: limit of the least common multiple of all block_tokens, in tokens; prefix
- *           hits have a multiple of that length.  Below @tokens: @tokens
+ * @max_lcm: limit of the least common multiple of all block_tokens that are filled in,
+ *           in tokens.  Below @tokens: @tokens
  *
  * Blocks of all groups have the bytes of the largest.  Of all choices within the
  * limits, this is one with the least padding, as a share of a block, summed over the
  * groups; of these one with the least common multiple, of these one with the smallest
- * block.
+ * block.  A group of states adds no padding, but a block holds at least one of its units.
  *
  * Context: any; needs no attachment.
- * Return: the least common multiple; -EINVAL: no groups, or @tokens is out of range;
- * -E2BIG: a block has more than 1 GiB.
+ * Return: the least common multiple of all block_tokens: prefix hits have a multiple of that
+ * length; -EINVAL: no groups with KV, or tokens are out of range; -E2BIG: a block has
+ * more than 1 GiB, or that multiple more than INT32_MAX tokens.
  */
 int __must_check kvmm_group_tokens(struct kvmm_group *group, u32 nr, u32 tokens,
 				   u32 max_lcm);
@@ -116,9 +118,22 @@ int __must_check kvmm_group_tokens(struct kvmm_group *group, u32 nr, u32 tokens,
  * @group:  the group
  * @tokens: tokens of a block, at most KVMM_MAX_BLOCK_TOKENS
  *
- * The daemon rounds the largest one of all groups up to kvmm_attach_rep.unit.
+ * The daemon rounds the largest one of all groups up to kvmm_attach_rep.unit.  For
+ * KVMM_GROUP_STATE these are the bytes of one unit, the least that a block has.
  */
 u64 kvmm_group_bytes(const struct kvmm_group *group, u32 tokens);
+
+/**
+ * kvmm_state_blocks() - blocks of a record of KVMM_GROUP_STATE
+ * @group:       the group
+ * @block_bytes: bytes of a block
+ *
+ * A record has layers * kv_heads units, at multiples of 128 bytes in a block, and none
+ * crosses the end of a block.
+ *
+ * Return: the blocks; 0 if no unit fits a block.
+ */
+u32 kvmm_state_blocks(const struct kvmm_group *group, u64 block_bytes);
 
 /**
  * kvmm_attach() - attach to the daemon

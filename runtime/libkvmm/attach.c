@@ -286,7 +286,8 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 	k->hit_tokens = lk_hit_tokens(&req);
 	k->nr_groups = req.nr_groups;
 	for (g = 0; g < k->nr_groups; g++)
-		k->layers[g] = req.group[g].layers;
+		k->layers[g] = req.group[g].kind == KVMM_GROUP_STATE ? 1 :
+			       req.group[g].layers;
 	k->sock = lk_connect(path, timeout_ms, text);
 	ret = k->sock < 0 ? k->sock :
 	      shake_hands(k, &req, path, timeout_ms, text);

@@ -97,7 +97,7 @@ static int check_pool(const struct kvmm_attach_rep *r, char *text)
 	return 0;
 }
 
-/* The layers of each group must lie inside a block. */
+/* The layers of each group, or a unit of its records, must lie inside a block. */
 static int check_strides(const struct kvmm *k, char *text)
 {
 	const struct kvmm_attach_rep *r = &k->info;

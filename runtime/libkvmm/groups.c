@@ -9,6 +9,10 @@
  * For one multiple and one size of a block the best choice is simple: each group takes
  * the largest divisor of the multiple that fits into the block.  So all multiples within the limit
  * are tried, and for each one all sizes that a group can have.
+ *
+ * Groups of states (KVMM_GROUP_STATE) take no part in that: the tokens between their records
+ * are the caller's choice.  But a block holds at least one of their units, and a hit has a
+ * multiple of those tokens, too.
  */
 #include "runtime/libkvmm/internal.h"
 
@@ -16,25 +20,43 @@
 #define BLOCK_MAX	(1ull << 30)
 #define STEPS_MAX	256u	/* of the least common multiple */
 
-/* One choice: the multiples of @tokens that each group takes, and what they cost. */
+/*
+ * One choice: the multiples of @tokens that each group takes, and what they cost.  @lcm, in
+ * tokens, is that of all groups; 0: no choice.
+ */
 struct choice {
 	u32	step[KVMM_MAX_GROUPS];
-	u32	lcm;
+	u64	lcm;
 	u64	block;
 	u64	padding;
 };
+
+static bool is_state(const struct kvmm_group *g)
+{
+	return g->kind == KVMM_GROUP_STATE;
+}
 
 u64 kvmm_group_bytes(const struct kvmm_group *g, u32 tokens)
 {
 	const u64 token = (u64)g->kv_heads * ((u64)g->k_bytes + g->v_bytes +
 			  (u64)g->scale_bytes * (g->v_bytes ? 2 : 1));
 
+	if (is_state(g))
+		return ALIGN_UP((u64)g->k_bytes, LAYER_ALIGN);
 	return g->layers * ALIGN_UP(token * tokens, LAYER_ALIGN);
 }
 
-static u32 lcm_of(u32 a, u32 b)
+u32 kvmm_state_blocks(const struct kvmm_group *g, u64 block_bytes)
 {
-	u32 x = a, y = b, rest;
+	const u64 units = (u64)g->layers * g->kv_heads;
+	const u64 per = block_bytes / kvmm_group_bytes(g, 0);
+
+	return per ? (u32)DIV_ROUND_UP(units, per) : 0;
+}
+
+static u64 lcm_of(u64 a, u64 b)
+{
+	u64 x = a, y = b, rest;
 
 	while (y) {
 		rest = x % y;
@@ -86,28 +108,46 @@ static bool fill(const struct kvmm_group *group, u32 nr, u32 tokens,
 	u32 g;
 
 	c->padding = 0;
-	c->lcm = 1;
+	c->lcm = tokens;
 	for (g = 0; g < nr; g++) {
+		if (is_state(&group[g])) {
+			c->lcm = lcm_of(c->lcm, group[g].block_tokens);
+			continue;
+		}
 		c->step[g] = largest_step(&group[g], tokens, multiple, c->block);
 		if (!c->step[g])
 			return false;
-		c->lcm = lcm_of(c->lcm, c->step[g]);
+		c->lcm = lcm_of(c->lcm, (u64)c->step[g] * tokens);
 		c->padding += c->block - kvmm_group_bytes(&group[g],
 							  c->step[g] * tokens);
 	}
-	return true;
+	return c->lcm <= INT32_MAX;
+}
+
+/* The least bytes of a block: a unit of each group of states. */
+static u64 least_bytes(const struct kvmm_group *group, u32 nr)
+{
+	u64 least = 0;
+	u32 g;
+
+	for (g = 0; g < nr; g++)
+		if (is_state(&group[g]))
+			least = max(least, kvmm_group_bytes(&group[g], 0));
+	return least;
 }
 
 /* Try each size that a group can have with a divisor of @multiple. */
 static void try_multiple(const struct kvmm_group *group, u32 nr, u32 tokens,
 			 u32 multiple, struct choice *best)
 {
+	const u64 least = least_bytes(group, nr);
 	struct choice c;
 	u32 g, s;
 
 	for (s = 1; s <= min(multiple, KVMM_MAX_BLOCK_TOKENS / tokens); s++) {
 		for (g = 0; g < nr && !(multiple % s); g++) {
-			c.block = kvmm_group_bytes(&group[g], s * tokens);
+			c.block = max(least, kvmm_group_bytes(&group[g],
+							      s * tokens));
 			if (c.block <= BLOCK_MAX &&
 			    fill(group, nr, tokens, multiple, &c) &&
 			    (!best->lcm || is_better(&c, best)))
@@ -116,13 +156,29 @@ static void try_multiple(const struct kvmm_group *group, u32 nr, u32 tokens,
 	}
 }
 
+/* Is there a group of KV, and do the groups of states say their tokens? */
+static bool kinds_valid(const struct kvmm_group *group, u32 nr)
+{
+	u32 g, kv = 0;
+
+	for (g = 0; g < nr; g++) {
+		kv += !is_state(&group[g]);
+		if (is_state(&group[g]) &&
+		    (!group[g].block_tokens || !group[g].k_bytes ||
+		     group[g].block_tokens % KVMM_MIN_BLOCK_TOKENS ||
+		     group[g].block_tokens > KVMM_MAX_BLOCK_TOKENS))
+			return false;
+	}
+	return kv;
+}
+
 int kvmm_group_tokens(struct kvmm_group *group, u32 nr, u32 tokens, u32 max_lcm)
 {
 	struct choice best = { .lcm = 0 };
 	u32 m, most;
 
 	if (!nr || nr > KVMM_MAX_GROUPS || !tokens ||
-	    tokens > KVMM_MAX_BLOCK_TOKENS)
+	    tokens > KVMM_MAX_BLOCK_TOKENS || !kinds_valid(group, nr))
 		return -EINVAL;
 	most = min(max(max_lcm / tokens, 1u), STEPS_MAX);
 	for (m = 1; m <= most; m++)
@@ -130,6 +186,7 @@ int kvmm_group_tokens(struct kvmm_group *group, u32 nr, u32 tokens, u32 max_lcm)
 	if (!best.lcm)
 		return -E2BIG;
 	for (m = 0; m < nr; m++)
-		group[m].block_tokens = best.step[m] * tokens;
-	return (int)(best.lcm * tokens);
+		if (!is_state(&group[m]))
+			group[m].block_tokens = best.step[m] * tokens;
+	return (int)best.lcm;
 }

@@ -33,6 +33,8 @@ static u64 bytes_of(const struct kvmm_group *g, u32 tokens)
 {
 	u64 head = g->k_bytes + g->v_bytes + g->scale_bytes;
 
+	if (g->kind == KVMM_GROUP_STATE)
+		return (g->k_bytes + 127) / 128 * 128;
 	if (g->v_bytes)
 		head += g->scale_bytes;
 	return g->layers * ((head * g->kv_heads * tokens + 127) / 128 * 128);
@@ -50,8 +52,23 @@ static struct cost cost_of(const struct kvmm_group *g, u32 nr)
 		c.lcm = most;
 	}
 	for (i = 0; i < nr; i++)
-		c.padding += c.block - bytes_of(&g[i], g[i].block_tokens);
+		if (g[i].kind == KVMM_GROUP_KV)
+			c.padding += c.block - bytes_of(&g[i], g[i].block_tokens);
 	return c;
+}
+
+/* The common multiple of the groups whose tokens are chosen. */
+static u32 kv_lcm(const struct kvmm_group *g, u32 nr)
+{
+	u32 i, lcm = 1, most;
+
+	for (i = 0; i < nr; i++) {
+		for (most = lcm; g[i].kind == KVMM_GROUP_KV &&
+		     most % g[i].block_tokens; most += lcm)
+			;
+		lcm = most;
+	}
+	return lcm;
 }
 
 /* Below 0: @a is better. */
@@ -74,8 +91,12 @@ static void search(struct kvmm_group *g, u32 nr, u32 at, u32 tokens,
 
 	if (at == nr) {
 		c = cost_of(g, nr);
-		if (c.lcm <= max_lcm && (!best->lcm || cost_cmp(&c, best) < 0))
+		if (kv_lcm(g, nr) <= max_lcm && (!best->lcm || cost_cmp(&c, best) < 0))
 			*best = c;
+		return;
+	}
+	if (g[at].kind == KVMM_GROUP_STATE) {
+		search(g, nr, at + 1, tokens, max_lcm, best);
 		return;
 	}
 	for (g[at].block_tokens = tokens; g[at].block_tokens <= max_lcm;
@@ -101,6 +122,13 @@ START_TEST(test_brute_force)
 			g[i].v_bytes = draw(2) ? g[i].k_bytes : 0;
 			g[i].scale_bytes = draw(2) * 4;
 		}
+		/* Recurrent layers, with units smaller and larger than blocks. */
+		if (nr > 1 && draw(2))
+			g[nr - 1] = (struct kvmm_group){
+				.layers = 1 + draw(40), .kv_heads = 1 + draw(9),
+				.k_bytes = 4 << draw(16), .kind = KVMM_GROUP_STATE,
+				.block_tokens = 16 * (1 + draw(20)),
+			};
 		memcpy(all, g, sizeof(g));
 		want.lcm = 0;
 		search(all, nr, 0, tokens, max_lcm, &want);
@@ -143,6 +171,41 @@ START_TEST(test_shapes)
 }
 END_TEST
 
+/* Blocks of a record: whole units, and none across the end of a block. */
+START_TEST(test_state)
+{
+	struct kvmm_group g[2] = {
+		{ .layers = 4, .kv_heads = 8, .k_bytes = 128, .v_bytes = 128 },
+		{ .layers = 36, .kv_heads = 65, .k_bytes = 34304,
+		  .kind = KVMM_GROUP_STATE, .block_tokens = 256 },
+	};
+
+	/* Granite 4.0 H: 128 KiB for 16 tokens of 4 layers; a unit has 268 * 128 bytes. */
+	ck_assert_int_eq(kvmm_group_tokens(g, 2, TOKENS, 256), 256);
+	ck_assert_uint_eq(g[0].block_tokens, TOKENS);
+	ck_assert_uint_eq(g[1].block_tokens, 256);
+	ck_assert_uint_eq(kvmm_group_bytes(&g[0], TOKENS), 131072);
+	ck_assert_uint_eq(kvmm_group_bytes(&g[1], 256), 34304);
+	ck_assert_uint_eq(kvmm_state_blocks(&g[1], 131072), 780);
+	ck_assert_uint_eq(kvmm_state_blocks(&g[1], 34304), 36 * 65);
+	ck_assert_uint_eq(kvmm_state_blocks(&g[1], 34303), 0);
+	ck_assert_uint_eq(kvmm_state_blocks(&g[1], 1 << 30), 1);
+	/* A unit that is no multiple of 128 bytes takes the next one. */
+	g[1].k_bytes++;
+	ck_assert_uint_eq(kvmm_state_blocks(&g[1], 131072), 780);
+	ck_assert_uint_eq(kvmm_state_blocks(&g[1], 34304 * 3), 1170);
+	/* Blocks grow to hold a unit. */
+	g[0].layers = 1;
+	g[0].kv_heads = 1;
+	ck_assert_int_gt(kvmm_group_tokens(g, 2, TOKENS, 256), 0);
+	g[1].block_tokens = 24;
+	ck_assert_int_eq(kvmm_group_tokens(g, 2, TOKENS, 256), -EINVAL);
+	g[1].block_tokens = 0;
+	ck_assert_int_eq(kvmm_group_tokens(g, 2, TOKENS, 256), -EINVAL);
+	ck_assert_int_eq(kvmm_group_tokens(g + 1, 1, TOKENS, 256), -EINVAL);
+}
+END_TEST
+
 START_TEST(test_limits)
 {
 	struct kvmm_group g[KVMM_MAX_GROUPS + 1] = { { .layers = 0 } };
@@ -179,6 +242,7 @@ int main(void)
 
 	tcase_add_test(tc, test_brute_force);
 	tcase_add_loop_test(tc, test_shapes, 0, ARRAY_SIZE(shapes));
+	tcase_add_test(tc, test_state);
 	tcase_add_test(tc, test_limits);
 	tcase_set_timeout(tc, 20);
 	suite_add_tcase(s, tc);
