@@ -72,6 +72,7 @@ static int attach(struct bench_engine *e)
 		.socket = o->socket,
 		.domain = cli_model_domain(&e->found, o->domain),
 		.block_tokens = block_tokens[o->block_tokens],
+		.state_tokens = cli_state_tokens(o->state_tokens),
 		.limits = CLI_LIMITS(o),
 		.max_seqs = o->max_seqs,
 		.max_batch = o->max_batch,

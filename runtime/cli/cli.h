@@ -53,6 +53,9 @@
 	  "type of KV in the blocks; auto: that of --dtype; fp8 is e4m3; fp8 and int8 have a scale for each head and token, made as they are written") \
 	x(choice, kv_groups, "kv-groups", "auto", 0, 0, "auto|one",	\
 	  "layer groups of KV; auto: layers with a sliding window have blocks of their own if others have no window, and only the window stays in memory; one: all layers share blocks") \
+	x(choice, state_tokens, "state-tokens", "256", 0, 0,		\
+	  "16|64|256|1024|4096",					\
+	  "tokens between two records of the state of recurrent layers that are kept as cache") \
 	x(choice, backend, "backend", "auto", 0, 0, "auto|host|cuda",	\
 	  "where the model runs: cuda is a GPU, host the CPU; auto takes the one that the daemon's pool is on") \
 	x(choice, load_format, "load-format", "auto", 0, 0, "auto|dummy", \
@@ -61,6 +64,12 @@
 	  "packed is faster and takes memory of its own; mapped is shared through the page cache; auto packs bf16 weights of 64 MiB and more in fast mode, if the CPU has bf16 products") \
 	x(choice, draw, "draw", "auto", 0, 0, "auto|host",		\
 	  "where tokens are drawn: auto draws where the model runs, as far as a GPU can; host brings all logits to the host")
+
+/* Tokens of a choice of --state-tokens. */
+static inline u32 cli_state_tokens(u32 choice)
+{
+	return 16u << (2 * choice);
+}
 
 /*
  * Limits of the command's domain; the first client that attaches to it sets

@@ -380,6 +380,7 @@ static int attach(struct generate *g)
 		.socket = g->o.socket,
 		.domain = cli_model_domain(&g->found, g->o.domain),
 		.block_tokens = block_tokens[g->o.block_tokens],
+		.state_tokens = cli_state_tokens(g->o.state_tokens),
 		.limits = CLI_LIMITS(&g->o),
 		.max_seqs = max(max(g->o.samples, g->o.beams), DEF_SEQS),
 		.max_batch = g->o.max_batch,

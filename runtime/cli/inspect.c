@@ -102,14 +102,14 @@ static const char *human(u64 bytes, char *buf, size_t size)
 static u64 seq_blocks(const struct inspect *in, u64 len)
 {
 	return engine_seq_blocks(in->group, in->info->nr_groups,
-				 in->info->max_rows, len);
+				 in->block_bytes, in->info->max_rows, len);
 }
 
 /* Bytes of a sequence of @len tokens in one group. */
 static u64 group_bytes(const struct inspect *in, u32 g, u64 len)
 {
-	return engine_group_blocks(&in->group[g], in->info->max_rows, len) *
-	       in->block_bytes;
+	return engine_group_blocks(&in->group[g], in->block_bytes,
+				   in->info->max_rows, len) * in->block_bytes;
 }
 
 /* Whole sequences of @len tokens. */
@@ -160,6 +160,27 @@ static void text_weights(const struct inspect *in)
 	       human(i->work_bytes, a, sizeof(a)), i->max_rows);
 }
 
+static bool is_state(const struct kvmm_group *g)
+{
+	return g->kind == KVMM_GROUP_STATE;
+}
+
+/* Recurrent layers: their records, and the part of them that is in use. */
+static void text_states(const struct inspect *in, const struct kvmm_group *g)
+{
+	const u32 blocks = engine_table_entries(g, in->block_bytes);
+	const u64 units = (u64)g->layers * g->kv_heads;
+	char a[32], b[32], c[32];
+
+	printf("%-18s %u recurrent layer%s, a record every %u tokens\n",
+	       "layer group", g->layers, g->layers == 1 ? "" : "s",
+	       g->block_tokens);
+	printf("%-18s %s in %u block%s of %s: %llu units of %s\n", "record",
+	       human(units * g->k_bytes, a, sizeof(a)), blocks,
+	       blocks == 1 ? "" : "s", human(in->block_bytes, b, sizeof(b)),
+	       (unsigned long long)units, human(g->k_bytes, c, sizeof(c)));
+}
+
 /* The layer groups, and the bytes that a sequence has in each; nothing for one group. */
 static void text_groups(const struct inspect *in)
 {
@@ -170,6 +191,10 @@ static void text_groups(const struct inspect *in)
 	if (in->info->nr_groups == 1)
 		return;
 	for (g = in->group; g < in->group + in->info->nr_groups; g++) {
+		if (is_state(g)) {
+			text_states(in, g);
+			continue;
+		}
 		printf("%-18s %u layer%s, ", "layer group", g->layers,
 		       g->layers == 1 ? "" : "s");
 		if (g->window)
@@ -179,8 +204,11 @@ static void text_groups(const struct inspect *in)
 		printf(", %u tokens a block\n", g->block_tokens);
 	}
 	while ((len = next_length(in, len)))
-		printf("%-18s %llu tokens: %s without a window, %s with, %s in all\n",
-		       "KV of a sequence", (unsigned long long)len,
+		printf(is_state(g - 1) ?
+		       "%-18s %llu tokens: %s of KV, %s of states, %s in all\n" :
+		       "%-18s %llu tokens: %s without a window, %s with, %s in all\n",
+		       is_state(g - 1) ? "sequence" : "KV of a sequence",
+		       (unsigned long long)len,
 		       human(group_bytes(in, 0, len), a, sizeof(a)),
 		       human(group_bytes(in, 1, len), b, sizeof(b)),
 		       human(seq_blocks(in, len) * in->block_bytes, c,
@@ -289,6 +317,13 @@ static json_t *json_groups(const struct inspect *in)
 		json_int(o, "layers", in->group[g].layers);
 		json_int(o, "window", in->group[g].window);
 		json_int(o, "block_tokens", in->group[g].block_tokens);
+		if (is_state(&in->group[g])) {
+			json_int(o, "units", in->group[g].kv_heads);
+			json_int(o, "unit_bytes", in->group[g].k_bytes);
+			json_int(o, "record_blocks",
+				 engine_table_entries(&in->group[g],
+						      in->block_bytes));
+		}
 		json_array_append_new(list, o);
 	}
 	return list;
@@ -378,12 +413,16 @@ static int inspect_tokenizer(struct inspect *in, const char *dir)
 /* Return: 0, or an exit status. */
 static int inspect_costs(struct inspect *in)
 {
+	const struct engine_opts eo = {
+		.block_tokens = in->block_tokens,
+		.state_tokens = cli_state_tokens(in->o->state_tokens),
+	};
 	u64 bytes;
 	u32 g;
 
 	in->info = model_info(in->model);
-	in->token_bytes = in->info->nr_layers * model_layer_bytes(in->info);
-	if (engine_groups(in->info, in->block_tokens, in->group) < 0) {
+	in->token_bytes = model_token_bytes(in->info);
+	if (engine_groups(in->info, &eo, in->group) < 0) {
 		print_refusal(in->o, in->info->dir,
 			      "a block of its layer groups is larger than any pool: give a smaller --block-tokens");
 		return EX_DATAERR;

@@ -103,8 +103,8 @@ static int judge(const char *dir, u32 max_len, struct run_need *n)
 	}
 	info = model_info(model);
 	*n = (struct run_need){
-		.token_bytes = info->nr_layers * model_layer_bytes(info),
-		.least_bytes = info->nr_layers * model_layer_bytes(info),
+		.token_bytes = model_token_bytes(info),
+		.least_bytes = model_token_bytes(info),
 		.len = info->max_len, .weight_bytes = info->weight_bytes,
 	};
 	for (g = 0; g < info->nr_groups; g++)

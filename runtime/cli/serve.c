@@ -223,6 +223,7 @@ static struct engine_opts engine_opts(const struct serve_opts *o)
 		.socket = o->socket,
 		.domain = o->domain,
 		.block_tokens = block_tokens[o->block_tokens],
+		.state_tokens = cli_state_tokens(o->state_tokens),
 		.limits = CLI_LIMITS(o),
 		.max_seqs = o->max_seqs,
 		.max_batch = o->max_batch,

@@ -82,7 +82,7 @@ static u32 chunk_of(const struct engine *e, const struct engine_opts *o)
 static int engine_group(struct engine *e, const struct engine_opts *o,
 			struct kvmm_params *p, struct engine_error *err)
 {
-	const int hit = engine_groups(e->info, o->block_tokens, e->group);
+	const int hit = engine_groups(e->info, o, e->group);
 	u32 g;
 
 	if (hit < 0)
@@ -146,8 +146,11 @@ static void engine_size(struct engine *e, const struct engine_opts *o)
 
 	e->kv.base = kvmm_pool(e->k);
 	e->kv.unit = rep->unit;
-	for (g = 0; g < e->info->nr_groups; g++)
+	e->kv.block_bytes = rep->block_bytes;
+	for (g = 0; g < e->info->nr_groups; g++) {
 		e->kv.layer_stride[g] = rep->stride[g];
+		e->entries[g] = engine_table_entries(&e->group[g], rep->block_bytes);
+	}
 	/* Of fewer sequences than asked for, most are for requests. */
 	e->max_handles = rep->max_seqs < seqs_wanted(o) + o->max_leases ?
 			 min(o->max_leases, rep->max_seqs / 8) : o->max_leases;

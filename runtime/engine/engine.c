@@ -197,7 +197,8 @@ void seq_refused(struct engine *e, struct seq *s, int err)
 			 strerror(-err));
 		return;
 	}
-	bytes = engine_seq_blocks(e->group, e->info->nr_groups, e->chunk,
+	bytes = engine_seq_blocks(e->group, e->info->nr_groups,
+				  info->block_bytes, e->chunk,
 				  (u64)r->c.nr + r->c.max_new - 1) *
 		info->block_bytes;
 	seq_fail(e, s, err,

@@ -46,32 +46,6 @@ struct engine_limits {
 	u32		weight;
 };
 
-/**
- * engine_groups() - the layer groups of a model, as the engine asks the daemon for them
- * @info:         the model
- * @block_tokens: as in struct engine_opts
- * @group:        [info->nr_groups] filled in, all block_tokens included
- *
- * With several groups the tokens of a block of each are a multiple of @block_tokens, such
- * that their blocks have about the same number of bytes.
- *
- * Return: the length of a prefix hit is a multiple of so many tokens; -E2BIG: a block is
- * larger than any pool.
- */
-int __must_check engine_groups(const struct model_info *info, u32 block_tokens,
-			       struct kvmm_group *group);
-
-/**
- * engine_group_blocks() - most blocks that a sequence has in a group at once
- * @g:    the group, with its block_tokens
- * @step: most tokens of a sequence in a step, at least 1
- * @len:  tokens of the sequence
- */
-u64 engine_group_blocks(const struct kvmm_group *g, u32 step, u64 len);
-
-/* engine_seq_blocks() - the same in all of the @nr groups */
-u64 engine_seq_blocks(const struct kvmm_group *group, u32 nr, u32 step, u64 len);
-
 /* Which request of a flow is next. */
 enum engine_schedule {
 	ENGINE_FCFS,		/* the oldest request */
@@ -83,6 +57,7 @@ enum engine_schedule {
  * @socket:       of the daemon; NULL: libkvmm's default
  * @socket:       the daemon's socket; NULL: libkvmm's default
  * @domain:       name of the domain; NULL: the last part of the model's path
+ * @state_tokens: tokens between two records of recurrent layers, a multiple of 16; 0: 256
  * @limits:       limits of the domain, see struct engine_limits
  * @max_seqs:     sequences wanted from the daemon, 0: 256
  * @max_leases:   leases and pins (lease.h) at once, beside @max_seqs
@@ -102,6 +77,7 @@ struct engine_opts {
 	const char	*socket;
 	const char	*domain;
 	u32		block_tokens;
+	u32		state_tokens;
 	struct engine_limits limits;
 	u32		max_seqs;
 	u32		max_leases;
@@ -113,6 +89,48 @@ struct engine_opts {
 	u32		spin;
 	const u8	*identity;
 };
+
+/**
+ * engine_groups() - the layer groups of a model, as the engine asks the daemon for them
+ * @info:  the model
+ * @o:     its block_tokens and state_tokens count
+ * @group: [info->nr_groups] filled in, all block_tokens included
+ *
+ * With several groups the tokens of a block of each are a multiple of @o->block_tokens, such
+ * that their blocks have about the same number of bytes.
+ *
+ * Return: the length of a prefix hit is a multiple of so many tokens; -E2BIG: a block is
+ * larger than any pool.
+ */
+int __must_check engine_groups(const struct model_info *info,
+			       const struct engine_opts *o,
+			       struct kvmm_group *group);
+
+/* engine_state_tokens() - tokens between two records of recurrent layers */
+u32 engine_state_tokens(const struct engine_opts *o);
+
+/**
+ * engine_table_entries() - table entries for each block_tokens tokens of a group
+ * @g:           the group
+ * @block_bytes: bytes of a block
+ *
+ * Return: 1; of recurrent layers the blocks of a record.
+ */
+u32 engine_table_entries(const struct kvmm_group *g, u64 block_bytes);
+
+/**
+ * engine_group_blocks() - most blocks that a sequence has in a group at once
+ * @g:           the group, with its block_tokens
+ * @block_bytes: bytes of a block
+ * @step:        most tokens of a sequence in a step, at least 1
+ * @len:         tokens of the sequence
+ */
+u64 engine_group_blocks(const struct kvmm_group *g, u64 block_bytes, u32 step,
+			u64 len);
+
+/* engine_seq_blocks() - the same in all of the @nr groups */
+u64 engine_seq_blocks(const struct kvmm_group *group, u32 nr, u64 block_bytes,
+		      u32 step, u64 len);
 
 /* Why a sample ended. */
 enum engine_reason {

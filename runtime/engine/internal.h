@@ -382,6 +382,7 @@ struct engine {
 	struct kvmm			*k;
 	struct model_kv			kv;
 	struct kvmm_group		group[MODEL_MAX_GROUPS];
+	u32				entries[MODEL_MAX_GROUPS]; /* see engine_table_entries() */
 	u32				hit_tokens;
 	u32				rows;
 	u32				max_batch;

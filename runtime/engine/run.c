@@ -70,20 +70,56 @@ void step_granted(struct engine *e, struct step *st,
 	}
 }
 
+static bool group_is_state(const struct engine *e, u32 g)
+{
+	return e->group[g].kind == KVMM_GROUP_STATE;
+}
+
+/*
+ * How far the entry's records stand behind their usual places in the table: while a record
+ * that others share stands before its successor, by one record.
+ */
+static u32 entry_shift(const struct engine *e, const struct entry *en, u32 g)
+{
+	if (!group_is_state(e, g))
+		return 0;
+	return en->res[g].copy_to -
+	       en->start / e->kv.block_tokens[g] * e->entries[g];
+}
+
+/* The first index that the entry's tokens read: in a window, or a record. */
+static u32 entry_reads_from(const struct engine *e, const struct entry *en, u32 g)
+{
+	const u32 window = e->group[g].window;
+	const struct kvmm_begin_res *res = &en->res[g];
+
+	if (group_is_state(e, g))
+		return min(res->copy_from, res->copy_to);
+	return window && en->start >= window ?
+	       (en->start + 1 - window) / e->kv.block_tokens[g] : 0;
+}
+
+/* Does the entry go on from a record that is not written, with its state in another? */
+static bool entry_copies_record(const struct engine *e, const struct entry *en, u32 g)
+{
+	const struct kvmm_begin_res *res = &en->res[g];
+
+	return en->start % e->kv.block_tokens[g] && res->copy_from != res->copy_to;
+}
+
 /*
  * Make the private table of a group cover all positions of the entry, and those before it
- * that its tokens see.  The daemon drops blocks behind the window, and their entries may
- * have no page any more.
+ * that its tokens see.  The daemon drops blocks behind the window, and old records, and
+ * their entries may have no page any more.
  */
 static bool entry_read_group(struct engine *e, struct entry *en, u32 g)
 {
-	const u32 bt = e->kv.block_tokens[g], window = e->group[g].window;
-	const u32 seen = window && en->start >= window ?
-			 en->start + 1 - window : 0;
+	const u32 bt = e->kv.block_tokens[g], each = e->entries[g];
 	struct seq *s = en->seq;
-	const u32 need = DIV_ROUND_UP(en->start + en->nr, bt);
+	const u32 need = DIV_ROUND_UP(en->start + en->nr, bt) * each +
+			 entry_shift(e, en, g);
 	const u32 changed = min(s->table_ok[g], en->res[g].table_lo);
-	const u32 from = max(changed, seen / bt);
+	const u32 from = max(changed, entry_reads_from(e, en, g));
 
 	if (from >= need)
 		return true;
@@ -142,12 +178,35 @@ static void step_copy_group(struct engine *e, const struct step *st, u32 g)
 		model_copy_blocks(e->model, &e->kv, g, from, to, tokens, nr);
 }
 
+/* Copy records that others share to those that the entries write. */
+static void step_copy_records(struct engine *e, const struct step *st, u32 g)
+{
+	const u32 nr = e->entries[g], *table;
+	u32 i;
+
+	for (i = 0; i < st->nr; i++) {
+		const struct entry *en = &st->entries[i];
+
+		if (!en->runs || !entry_copies_record(e, en, g))
+			continue;
+		table = en->seq->table[g];
+		model_copy_blocks(e->model, &e->kv, g,
+				  table + en->res[g].copy_from,
+				  table + en->res[g].copy_to, NULL, nr);
+		e->stats.copies += nr;
+	}
+}
+
 static void step_copy(struct engine *e, const struct step *st)
 {
 	u32 g;
 
-	for (g = 0; g < e->info->nr_groups; g++)
-		step_copy_group(e, st, g);
+	for (g = 0; g < e->info->nr_groups; g++) {
+		if (group_is_state(e, g))
+			step_copy_records(e, st, g);
+		else
+			step_copy_group(e, st, g);
+	}
 }
 
 /*
@@ -214,7 +273,8 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 			.want_logits = en->rows,
 		};
 		for (g = 0; g < e->info->nr_groups; g++)
-			e->ins[nr].table[g] = en->seq->table[g];
+			e->ins[nr].table[g] = en->seq->table[g] +
+					      entry_shift(e, en, g);
 		nr++;
 	}
 	*ns = 0;

@@ -51,7 +51,10 @@ struct seq *seq_create(struct engine *e, struct request *r)
 	struct seq *s;
 
 	for (g = 0; g < e->info->nr_groups; g++) {
-		nr[g] = DIV_ROUND_UP(cap, e->kv.block_tokens[g]);
+		nr[g] = DIV_ROUND_UP(cap, e->kv.block_tokens[g]) * e->entries[g];
+		/* A shared record may stand before its successor. */
+		if (e->group[g].kind == KVMM_GROUP_STATE)
+			nr[g] += e->entries[g];
 		words += nr[g];
 	}
 	s = calloc(1, sizeof(*s) + words * sizeof(u32));

@@ -27,7 +27,7 @@ static const struct config_family *config_read_family(struct mj_file *f,
 	json_t *list = mj_top(f, "architectures");
 	const char *arch = json_string_value(json_array_get(list, 0));
 	const struct config_family *family;
-	char known[300];
+	char known[512];
 
 	if (!arch || json_array_size(list) != 1) {
 		mj_fail(f, -EINVAL, "architectures", "is not a list of one "
@@ -307,17 +307,22 @@ static void config_parse(struct mj_file *f, struct model_config *cfg)
 	*cfg = family->preset;
 	cfg->arch = arch;
 	cfg->bos_id = -1;
-	cfg->embed_scale = 1.0f;
+	cfg->embed_scale = cfg->residual_scale = cfg->logits_scale = 1.0f;
 	config_read_act(f, family, cfg);
 	config_read_sizes(f, family, cfg);
 	if (family->latent)
 		config_read_latent(f, cfg);
 	else
 		config_read_head_dim(f, family, cfg);
+	if (family->recurrent == RECURRENT_GRANITE)
+		config_read_positions(f, cfg);
 	config_read_rope(f, family, cfg);
 	if (family->latent && !f->ret)
 		config_latent_scale(cfg);
-	config_read_window(f, family, cfg);
+	if (family->recurrent)
+		config_read_state(f, family, cfg);
+	else
+		config_read_window(f, family, cfg);
 	config_read_biases(f, family, cfg);
 	config_read_experts(f, family, cfg);
 	if (family->gemma)

@@ -119,6 +119,28 @@ enum weight_layout {
 	LAYOUT_NEOX,		/* q, k and v are joined, head by head */
 	LAYOUT_GPT_OSS,		/* experts are joined, and turned; sinks */
 	LAYOUT_LATENT,		/* k and v are made of a latent vector */
+	LAYOUT_GRANITE,		/* gate and up are joined; recurrent layers */
+	LAYOUT_BAMBA,		/* recurrent layers */
+};
+
+/**
+ * struct config_state - recurrent layers (Mamba-2); all zero without
+ * @layers:	how many
+ * @heads:	heads of a layer; a multiple of @groups
+ * @head_dim:	elements of a head
+ * @d_state:	rows of a head's state
+ * @groups:	groups of heads that share B and C
+ * @conv:	taps of the convolution
+ * @conv_bias:	it has a bias
+ */
+struct config_state {
+	u32	layers;
+	u32	heads;
+	u32	head_dim;
+	u32	d_state;
+	u32	groups;
+	u32	conv;
+	bool	conv_bias;
 };
 
 /**
@@ -149,6 +171,9 @@ enum weight_layout {
  * @latent:	latent vectors in place of K and V
  * @moe:	layers with experts
  * @embed_scale: factor on embeddings
+ * @embed_exact: that factor is not rounded to the type of activations
+ * @residual_scale: factor on what is added to the residual stream
+ * @logits_scale: factor on logits
  * @attn_scale:	factor on q.k
  * @attn_cap:	soft cap of attention scores, 0 for none
  * @final_cap:	soft cap of logits, 0 for none
@@ -157,9 +182,12 @@ enum weight_layout {
  * @learned:	positions are rows of a table that is added to embeddings, and
  *		heads are not rotated
  * @learned_from: row of position 0
+ * @unplaced:	no position encoding at all
  * @two_ropes:	local layers have a different position encoding
  * @rope:	position encoding
  * @rope_local:	the same for local layers; equals @rope without @two_ropes
+ * @recurrent:	one bit a layer: the layer is recurrent
+ * @state:	sizes of recurrent layers
  * @type:	type that the file names, if @says_type: f32, bf16 or f16
  * @file_type:	type of weights in the file, for made-up weights
  * @init_range:	spread of made-up weights
@@ -193,6 +221,9 @@ struct model_config {
 	struct latent_config	latent;
 	struct moe_config	moe;
 	float			embed_scale;
+	bool			embed_exact;
+	float			residual_scale;
+	float			logits_scale;
 	float			attn_scale;
 	float			attn_cap;
 	float			final_cap;
@@ -200,9 +231,12 @@ struct model_config {
 	u64			local[MODEL_MAX_LAYERS / 64];
 	bool			learned;
 	u32			learned_from;
+	bool			unplaced;
 	bool			two_ropes;
 	struct rope_config	rope;
 	struct rope_config	rope_local;
+	u64			recurrent[MODEL_MAX_LAYERS / 64];
+	struct config_state	state;
 	enum kern_dtype		type;
 	bool			says_type;
 	enum kern_dtype		file_type;
@@ -242,12 +276,30 @@ static inline u64 config_attn_out(const struct model_config *cfg)
 						     cfg->head_dim);
 }
 
+static inline bool config_is_recurrent(const struct model_config *cfg, u32 layer)
+{
+	return cfg->recurrent[layer / 64] >> (layer % 64) & 1;
+}
+
+/* The geometry of its states, without a pool. */
+static inline struct kern_state config_states(const struct model_config *cfg)
+{
+	const struct config_state *s = &cfg->state;
+
+	return (struct kern_state){
+		.nr_layers = s->layers, .heads = s->heads,
+		.head_dim = s->head_dim, .d_state = s->d_state,
+		.groups = s->groups, .conv = s->conv,
+	};
+}
+
 /* Rotated dimensions of a head; even. */
 static inline u32 config_rotary(const struct model_config *cfg)
 {
 	if (cfg->latent.rank)
 		return cfg->latent.rope;
-	return cfg->learned ? 0 : (u32)(cfg->head_dim * cfg->rope.part);
+	return cfg->learned || cfg->unplaced ? 0 :
+	       (u32)(cfg->head_dim * cfg->rope.part);
 }
 
 /**

@@ -35,4 +35,14 @@ void config_latent_scale(struct model_config *cfg);
 /* 0.1 @m ln(@stretch) + 1, the formula of the authors of yarn. */
 double config_yarn_gain(double stretch, double m);
 
+/* Read whether positions are encoded at all, of a family that may do without. */
+void config_read_positions(struct mj_file *f, struct model_config *cfg);
+
+/*
+ * Fill @cfg->recurrent and @cfg->state, and the factors of families with recurrent layers.
+ * Sizes must have been read before.
+ */
+void config_read_state(struct mj_file *f, const struct config_family *family,
+		       struct model_config *cfg);
+
 #endif /* RUNTIME_MODEL_CONFIG_READ_H */

@@ -249,7 +249,9 @@ void config_read_rope(struct mj_file *f, const struct config_family *family,
 
 	cfg->rope = none;
 	cfg->rope_local = none;
-	if (family->rope_keys == ROPE_KEYS_NONE)
+	if (family->half_turns)
+		cfg->rope.part = 0.5;
+	if (family->rope_keys == ROPE_KEYS_NONE || cfg->unplaced)
 		return;
 	rope_read_top(f, family, cfg);
 	rope_read_scaling(f, family, cfg);
@@ -257,7 +259,11 @@ void config_read_rope(struct mj_file *f, const struct config_family *family,
 		return;
 	if (!cfg->two_ropes)
 		cfg->rope_local = cfg->rope;
-	if (cfg->rope.part != 1.0 && !family->takes_part)
+	if (family->half_turns && cfg->rope.part != 0.5)
+		mj_fail(f, -EOPNOTSUPP, "partial_rotary_factor", "%g is not "
+			"supported: use a model with 0.5", cfg->rope.part);
+	else if (cfg->rope.part != 1.0 && !family->takes_part &&
+		 !family->half_turns)
 		mj_fail(f, -EOPNOTSUPP, "partial_rotary_factor", "%g is not "
 			"supported: use a model with 1", cfg->rope.part);
 	turns = config_rotary(cfg);

@@ -85,6 +85,17 @@ void normalise(struct model *model, const float *x, const float *w,
 	settle(model, y, (u64)m * d);
 }
 
+/* Scale what comes to the residual stream, a switch. */
+static void residual_scale(struct model *model, float *y, u32 m)
+{
+	const u64 n = (u64)m * model->cfg.hidden;
+
+	if (model->cfg.residual_scale == 1.0f)
+		return;
+	model->ops->scale(model->ctx, y, model->cfg.residual_scale, n);
+	settle(model, y, n);
+}
+
 /* x += y, rows of the residual stream's width */
 static void residual(struct model *model, float *x, const float *y, u32 m)
 {
@@ -149,7 +160,7 @@ static void turn_and_append(struct model *model,
 		.settle = in_bf16(model) && !model->ops->settles,
 	};
 
-	if (model->cfg.learned)
+	if (!r.half)
 		model->ops->kv_write(model->ctx, app);
 	else
 		kern_rope_write(model->ops, model->ctx, &r);
@@ -205,7 +216,7 @@ static void heads_attend(struct model *model, const struct layer_kv *lkv,
 	layer_attend(model, lkv, layer, m);
 }
 
-/* From normalised h to h, normalised for the MLP. */
+/* From normalised h to side. */
 static void layer_attention(struct model *model, const struct layer_kv *lkv,
 			    u32 layer, u32 m)
 {
@@ -219,6 +230,16 @@ static void layer_attention(struct model *model, const struct layer_kv *lkv,
 		heads_attend(model, lkv, layer, m);
 	settle(model, w->attn, m * config_attn_out(cfg));
 	project(model, w->attn, &l->o, l->o_bias, m, w->side);
+}
+
+/* From side, what attention or a recurrence found, to h, normalised for the MLP. */
+static void layer_join(struct model *model, u32 layer, u32 m)
+{
+	const struct model_layer *l = &model->w.layers[layer];
+	const struct model_config *cfg = &model->cfg;
+	struct model_work *w = &model->work;
+
+	residual_scale(model, w->side, m);
 	if (l->attn_post)
 		normalise(model, w->side, l->attn_post, NULL, m, cfg->hidden,
 			  w->side);
@@ -244,6 +265,7 @@ static void layer_mlp(struct model *model, u32 layer, u32 m)
 	if (l->mlp_post)
 		normalise(model, w->h, l->mlp_post, NULL, m, cfg->hidden,
 			  w->h);
+	residual_scale(model, w->h, m);
 	if (cfg->parallel)
 		residual(model, w->h, w->side, m);
 	if (layer + 1 < cfg->layers)
@@ -320,48 +342,18 @@ static void embed(struct model *model, const struct kern_rows *rows, u32 m)
 	settle(model, w->x, n);
 	if (cfg->embed_scale != 1.0f) {
 		model->ops->scale(model->ctx, w->x,
+				  cfg->embed_exact ? cfg->embed_scale :
 				  settled(model, cfg->embed_scale), n);
 		settle(model, w->x, n);
 	}
-	if (!cfg->learned) {
+	if (config_rotary(cfg))
 		turn_tables(model, rows, m);
+	if (!cfg->learned)
 		return;
-	}
 	model->ops->embed(model->ctx, &model->w.pos, rows->positions,
 			  rows->nr_rows, w->h);
 	settle(model, w->h, n);
 	residual(model, w->x, w->h, rows->nr_rows);
-}
-
-static struct kern_kv geometry(const struct model *model,
-			       const struct model_kv *kv, u32 group)
-{
-	return (struct kern_kv){
-		.base = kv->base,
-		.unit = kv->unit,
-		.layer_stride = kv->layer_stride[group],
-		.block_tokens = kv->block_tokens[group],
-		.nr_layers = model->info.group[group].layers,
-		.group = group,
-		.kv_heads = model->cfg.kv_heads,
-		.head_dim = config_kv_dim(&model->cfg),
-		.rank = model->cfg.latent.rank,
-		.dtype = model->kv_type,
-	};
-}
-
-/* The geometry of all groups.  Return: do the kernels take it? */
-static bool geometries(const struct model *model, const struct model_kv *kv,
-		       struct kern_kv *g)
-{
-	u32 i;
-
-	for (i = 0; i < model->info.nr_groups; i++) {
-		g[i] = geometry(model, kv, i);
-		if (kern_kv_check(&g[i]))
-			return false;
-	}
-	return true;
 }
 
 /* Does a row of the batch have its own frequencies? */
@@ -382,6 +374,25 @@ static bool turns_late(const struct model *model, u32 m)
 	return false;
 }
 
+/* The group of a layer. */
+static u32 group_of(const struct model *model, u32 layer)
+{
+	const struct model_config *cfg = &model->cfg;
+
+	return model->info.nr_groups > 1 && (config_is_local(cfg, layer) ||
+					     config_is_recurrent(cfg, layer));
+}
+
+/* Mix the tokens of sequences: by attention, or by a recurrence. */
+static void layer_mix(struct model *model, const struct layer_kv *lkv, u32 layer,
+		      u32 m)
+{
+	if (config_is_recurrent(&model->cfg, layer))
+		layer_recurrent(model, lkv, layer, m);
+	else
+		layer_attention(model, lkv, layer, m);
+}
+
 /* All ops of a step. */
 static void step_ops(struct model *model, const struct kern_step *s,
 		     const struct kern_rows *rows, const struct head_out *out)
@@ -389,18 +400,20 @@ static void step_ops(struct model *model, const struct kern_step *s,
 	const struct model_layer *first = model->w.layers;
 	struct model_work *w = &model->work;
 	u32 layer, g, used[MODEL_MAX_GROUPS] = { 0 };
+	const u32 m = rows->nr_rows;
 
 	embed(model, rows, s->nr_rows);
 	normalise(model, w->x, first->attn_norm, first->attn_norm_bias,
 		  rows->nr_rows, model->cfg.hidden, w->h);
 	for (layer = 0; layer < model->cfg.layers; layer++) {
-		g = s->nr_groups > 1 && config_is_local(&model->cfg, layer);
-		layer_attention(model, &(struct layer_kv){
+		g = group_of(model, layer);
+		layer_mix(model, &(struct layer_kv){
 			.kv = &s->kv[g],
 			.seqs = s->seqs + (u64)g * s->nr_seqs,
 			.nr_seqs = s->nr_seqs, .at = used[g]++,
-		}, layer, rows->nr_rows);
-		layer_mlp(model, layer, rows->nr_rows);
+		}, layer, m);
+		layer_join(model, layer, m);
+		layer_mlp(model, layer, m);
 	}
 	head_logits(model, rows, s->nr_wanted, out);
 }
@@ -496,29 +509,4 @@ const char *model_failure(struct model *model)
 {
 	return model_on_device(model) && model->ctx ?
 	       model->ops->failure(model->ctx) : NULL;
-}
-
-void model_copy_blocks(struct model *model, const struct model_kv *kv,
-		       u32 group, const u32 *from, const u32 *to,
-		       const u32 *tokens, u32 nr)
-{
-	const struct kern_kv g = geometry(model, kv, group);
-	struct kern_kv_copy copies[64];
-	u32 done, i, n;
-
-	if (model_is_null(model))
-		return;
-	for (done = 0; done < nr; done += n) {
-		n = min(nr - done, (u32)ARRAY_SIZE(copies));
-		for (i = 0; i < n; i++)
-			copies[i] = (struct kern_kv_copy){
-				.from = from[done + i],
-				.to = to[done + i],
-				.tokens = tokens[done + i],
-			};
-		model->ops->kv_copy(model->ctx, &g, copies, n);
-	}
-	/* A failure is kept, so the next step reports it, too. */
-	if (model_on_device(model))
-		(void)model->ops->wait(model->ctx);
 }

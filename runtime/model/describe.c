@@ -59,6 +59,10 @@ static void say_rope(const struct words *w, const char *what,
 
 static void say_positions(const struct words *w, const struct model_config *c)
 {
+	if (c->unplaced) {
+		say(w, "positions", "none");
+		return;
+	}
 	if (c->learned) {
 		say(w, "positions", "learned, from row %u", c->learned_from);
 		return;
@@ -82,6 +86,16 @@ static void say_latent(const struct words *w, const struct model_config *c)
 	    "K and V of all heads would be %llu", l->rank, l->rank + l->rope,
 	    (unsigned long long)config_heads_kv(c));
 	say(w, "window", "none");
+}
+
+static void say_recurrent(const struct words *w, const struct model_config *c)
+{
+	const struct config_state *s = &c->state;
+
+	if (s->layers)
+		say(w, "recurrent", "%u of %u layers, %u heads of %u in %u group%s, %u rows of state, convolution of %u taps",
+		    s->layers, c->layers, s->heads, s->head_dim, s->groups,
+		    s->groups == 1 ? "" : "s", s->d_state, s->conv);
 }
 
 static void say_attention(const struct words *w, const struct model_config *c)
@@ -172,6 +186,7 @@ void model_describe(const struct model *model,
 	    c->hidden, c->layers,
 	    c->parallel ? "side by side" : "one after the other");
 	say_attention(&w, c);
+	say_recurrent(&w, c);
 	say_positions(&w, c);
 	say(&w, "norm", "%s%s%s, epsilon %g",
 	    c->layer_norm ? "LayerNorm with bias" : "RMSNorm",
@@ -179,6 +194,9 @@ void model_describe(const struct model *model,
 	    c->post_norms ? ", before and after" : ", before", c->norm_eps);
 	say_experts(&w, c);
 	say_mlp(&w, c);
+	if (c->residual_scale != 1.0f || c->logits_scale != 1.0f)
+		say(&w, "factors", "%g on what is added to the residual stream, %g on logits",
+		    c->residual_scale, c->logits_scale);
 	say(&w, "vocabulary", "%u, output matrix %s%s", c->vocab,
 	    c->tied ? "tied" : "of its own",
 	    c->embed_scale != 1.0f ? ", embeddings scaled" : "");

@@ -13,6 +13,8 @@
  *	norm     k rounded down to even / 256, around 1 (around 0 if the
  *		 decoder adds 1)
  *	bias     k / 512
+ *	taps     k / 128, of a convolution
+ *	state    k / 32, any other vector of a recurrent layer
  *
  * So a matrix has the spread of the configuration's own initial weights.
  */
@@ -64,12 +66,19 @@ static float matrix_unit(float range)
 	return ldexpf(1.0f / 64, exp - 1);
 }
 
+static float unit_of(const struct weight_place *p, float range)
+{
+	if (p->cols)
+		return matrix_unit(range);
+	return p->is_norm ? 1.0f / 256 : p->taps ? 1.0f / 128 :
+	       p->is_state ? 1.0f / 32 : 1.0f / 512;
+}
+
 static void fill(const struct st_tensor *t, const struct weight_place *p,
 		 float range)
 {
 	const u64 seed = name_hash(p->name);
-	const float unit = p->cols ? matrix_unit(range) :
-			   p->is_norm ? 1.0f / 256 : 1.0f / 512;
+	const float unit = unit_of(p, range);
 	const float base = p->is_norm && !p->plus_one ? 1.0f : 0.0f;
 	const u32 mask = p->is_norm ? ~1u : ~0u;
 	u16 *half = (u16 *)t->data;
@@ -92,7 +101,8 @@ static void fill(const struct st_tensor *t, const struct weight_place *p,
 
 static u64 elems_of(const struct weight_place *p)
 {
-	return (p->stack ? p->stack : 1) * p->rows * (p->cols ? p->cols : 1);
+	return (p->stack ? p->stack : 1) * p->rows * (p->cols ? p->cols : 1) *
+	       (p->taps ? p->taps : 1);
 }
 
 static void set_shape(struct st_tensor *t, const struct weight_place *p)
@@ -102,6 +112,10 @@ static void set_shape(struct st_tensor *t, const struct weight_place *p)
 	t->shape[t->nr_dims++] = p->rows;
 	if (p->cols)
 		t->shape[t->nr_dims++] = p->cols;
+	if (p->taps) {
+		t->shape[t->nr_dims++] = 1;
+		t->shape[t->nr_dims++] = p->taps;
+	}
 	t->nr_elems = elems_of(p);
 }
 

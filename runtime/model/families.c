@@ -69,6 +69,17 @@ static const struct config_keys neox_keys = {
 	.act = "hidden_act",
 };
 
+static const struct config_keys granite_keys = {
+	.hidden = "hidden_size",
+	.inter = "shared_intermediate_size",
+	.layers = "num_hidden_layers",
+	.heads = "num_attention_heads",
+	.kv_heads = "num_key_value_heads",
+	.max_position = "max_position_embeddings",
+	.eps = "rms_norm_eps",
+	.act = "hidden_act",
+};
+
 static const struct config_family llama = {
 	.keys = &llama_keys,
 	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU },
@@ -242,6 +253,27 @@ static const struct config_family gpt_oss = {
 	.has_attn_bias = true,
 };
 
+/* Granite 4.0, dense: layers are recurrent or attend, and have the same MLP. */
+static const struct config_family granite = {
+	.keys = &granite_keys,
+	.preset = { .layout = LAYOUT_GRANITE, .gated = true, .act = KERN_SILU },
+	.kv_is_heads = true,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_attn_bias = true,
+	.recurrent = RECURRENT_GRANITE,
+};
+
+static const struct config_family bamba = {
+	.keys = &llama_keys,
+	.preset = { .layout = LAYOUT_BAMBA, .gated = true, .act = KERN_SILU },
+	.kv_is_heads = true,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.half_turns = true,
+	.has_attn_bias = true,
+	.has_mlp_bias = true,
+	.recurrent = RECURRENT_BAMBA,
+};
+
 static const struct {
 	const char			*arch;
 	const struct config_family	*row;
@@ -290,11 +322,13 @@ static const char * const irrelevant[] = {
 	"ep_size",
 	"exponential_decay_length_penalty", "finetuning_task",
 	"forced_bos_token_id", "forced_eos_token_id", "gradient_checkpointing",
-	"hidden_dropout", "hidden_dropout_prob", "id2label",
+	"hidden_dropout", "hidden_dropout_prob", "id2label", "init_method",
 	"initial_context_length", "is_decoder",
 	"is_llama_config", "label2id", "layerdrop", "length_penalty", "max_length", "max_new_tokens",
 	"max_sequence_length", "min_length", "model_max_length", "model_type",
-	"n_ctx", "n_special", "no_repeat_ngram_size", "num_beam_groups", "num_beams",
+	"n_ctx", "n_special", "no_repeat_ngram_size",
+	"normalization_function", "num_beam_groups", "num_beams",
+	"num_logits_to_keep",
 	"num_return_sequences", "output_attentions", "output_hidden_states",
 	"output_past", "output_router_logits", "output_scores", "pad_token_id",
 	"predict_special_tokens", "prefix",
@@ -307,6 +341,7 @@ static const char * const irrelevant[] = {
 	"top_p", "torchscript", "transformers.js_config",
 	"transformers_version", "typical_p", "unk_token_id", "unsloth_fixed",
 	"unsloth_version", "use_bfloat16", "use_cache", "use_return_dict",
+	"z_loss_coefficient",
 };
 
 /*

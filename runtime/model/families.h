@@ -21,7 +21,9 @@
 	x("OPTForCausalLM",	opt)					\
 	x("DeepseekV2ForCausalLM", deepseek2)				\
 	x("GPTNeoXForCausalLM",	neox)					\
-	x("GptOssForCausalLM",	gpt_oss)
+	x("GptOssForCausalLM",	gpt_oss)				\
+	x("GraniteMoeHybridForCausalLM", granite)			\
+	x("BambaForCausalLM",	bamba)
 
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {
@@ -31,6 +33,13 @@ enum window_kind {
 	WINDOW_UPPER,		/* from "max_window_layers" on, if used at all */
 	WINDOW_TURNS,		/* every other layer, from the first one on */
 	WINDOW_PATTERN,		/* all but every "sliding_window_pattern"th */
+};
+
+/* Which keys say what layers are recurrent. */
+enum recurrent_keys {
+	RECURRENT_NONE,		/* no layer, and no key for it */
+	RECURRENT_GRANITE,	/* layer_types */
+	RECURRENT_BAMBA,	/* attn_layer_indices has the others */
 };
 
 /* Which keys hold the position encoding. */
@@ -118,6 +127,8 @@ struct config_expert_keys {
  * @has_mlp_bias: "mlp_bias" is read
  * @caps_attn:	"attn_logit_softcapping" is read
  * @latent:	K and V are made of latent vectors
+ * @recurrent:	layers may be recurrent; see config_state.c
+ * @half_turns:	half of a head is rotated, whatever a key says
  * @gemma:	"query_pre_attn_scalar" and "final_logit_softcapping" are read,
  *		and embeddings are scaled
  */
@@ -134,12 +145,14 @@ struct config_family {
 	bool				needs_rope;
 	bool				only_plain_rope;
 	bool				takes_part;
+	bool				half_turns;
 	bool				has_head_dim;
 	u32				def_head_dim;
 	bool				has_attn_bias;
 	bool				has_mlp_bias;
 	bool				caps_attn;
 	bool				latent;
+	enum recurrent_keys		recurrent;
 	bool				gemma;
 };
 

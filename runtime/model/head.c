@@ -42,6 +42,9 @@ static void head_piece(struct model *model, const u32 *rows, u32 m,
 	settles(model, false);
 	model->ops->gemm(model->ctx, w->h, 0, &model->w.head, NULL, m, logits,
 			 0);
+	if (model->cfg.logits_scale != 1.0f)
+		model->ops->scale(model->ctx, logits, model->cfg.logits_scale,
+				  (u64)m * model->cfg.vocab);
 	if (model->cfg.final_cap)
 		model->ops->softcap(model->ctx, logits, model->cfg.final_cap,
 				    (u64)m * model->cfg.vocab);

@@ -29,6 +29,11 @@
  * @absorbed:	[rows][heads][rank + rope], queries of latent vectors
  * @mixed:	[rows][heads][rank], sums of latent vectors
  * @qkv:	[rows][heads][3 * head_dim], if the layout joins them
+ * @z:		[rows][inner], of recurrent layers, inner = heads * head_dim
+ * @xbc:	[rows][channels], the input of the convolution
+ * @conv:	[rows][channels], its result
+ * @dt:		[rows][heads]
+ * @scanned:	[rows][inner], the result of the scan
  * @gate:	[rows][width of the widest MLP]
  * @up:		[rows][the same]
  * @logits_of_experts: [rows][experts], what the router makes; this and the next ones
@@ -73,6 +78,11 @@ struct model_work {
 	float			*absorbed;
 	float			*mixed;
 	float			*qkv;
+	float			*z;
+	float			*xbc;
+	float			*conv;
+	float			*dt;
+	float			*scanned;
 	float			*gate;
 	float			*up;
 	float			*logits_of_experts;
@@ -191,7 +201,7 @@ void normalise(struct model *model, const float *x, const float *w,
 	       const float *bias, u32 m, u32 d, float *y);
 
 /**
- * struct layer_kv - where K and V of a layer are
+ * struct layer_kv - where K and V, or states, of a layer are
  * @kv:      geometry of its group
  * @seqs:    [@nr_seqs] the sequences with the tables of that group
  * @at:      number of the layer among those of the group
@@ -229,6 +239,22 @@ void mlp_run(struct model *model, const struct model_mlp *mlp, u32 width,
  * step may not be recorded.
  */
 void experts_run(struct model *model, const struct model_layer *l, u32 m);
+
+/* ---- recurrent.c ---- */
+
+/* From normalised h to side, in a recurrent layer. */
+void layer_recurrent(struct model *model, const struct layer_kv *lkv, u32 layer,
+		     u32 m);
+
+/* ---- geometry.c ---- */
+
+/* The geometry of all groups.  Return: do the kernels take it? */
+bool geometries(const struct model *model, const struct model_kv *kv,
+		struct kern_kv *g);
+
+/* The geometry of the states of recurrent layers. */
+struct kern_state state_geometry(const struct model *model,
+				 const struct model_kv *kv);
 
 /* ---- head.c ---- */
 

@@ -74,7 +74,7 @@ void mj_close(struct mj_file *f)
 
 int mj_fail(struct mj_file *f, int code, const char *key, const char *fmt, ...)
 {
-	char why[320];
+	char why[640];
 	va_list ap;
 
 	if (f->ret)

@@ -35,6 +35,10 @@
 #define E(n, at, r, c)							\
 	SPEC(n, at, r, c, SPARSE, WHOLE, EXPERT, false)
 
+/* Any other vector of a recurrent layer. */
+#define S(n, at, r)							\
+	SPEC(n, at, r, NONE, RECURRENT, STATE, LAYER, false)
+
 /* ---- Llama and families with the same layout ---- */
 
 static const struct weight_spec llama_top[] = {
@@ -226,6 +230,58 @@ static const struct weight_spec gpt_oss_layer[] = {
 	     EXPERT_BIAS, WHOLE, EXPERTS, false),
 };
 
+/* ---- Granite 4.0 and Bamba: recurrent layers beside layers that attend ---- */
+
+/* Tensors up to the MLP. */
+#define MIXED_LAYER							\
+	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),	\
+	M("self_attn.q_proj.weight", LAYER(q), Q, HIDDEN, ATTENTION),	\
+	M("self_attn.k_proj.weight", LAYER(k), KV, HIDDEN, ATTENTION),	\
+	M("self_attn.v_proj.weight", LAYER(v), KV, HIDDEN, ATTENTION),	\
+	M("self_attn.o_proj.weight", LAYER(o), HIDDEN, Q, ATTENTION),	\
+	V("self_attn.q_proj.bias", LAYER(q_bias), Q, ATTENTION_BIAS),	\
+	V("self_attn.k_proj.bias", LAYER(k_bias), KV, ATTENTION_BIAS),	\
+	V("self_attn.v_proj.bias", LAYER(v_bias), KV, ATTENTION_BIAS),	\
+	V("self_attn.o_proj.bias", LAYER(o_bias), HIDDEN, ATTENTION_BIAS),\
+	SPEC("mamba.in_proj.weight", 0, STATE_IN, HIDDEN, RECURRENT,	\
+	     STATE_IN, LAYER, false),					\
+	SPEC("mamba.conv1d.weight", LAYER(conv), CONV, NONE, RECURRENT,	\
+	     TAPS, LAYER, false),					\
+	V("mamba.conv1d.bias", LAYER(conv_bias), CONV, CONV_BIAS),	\
+	S("mamba.dt_bias", LAYER(dt_bias), STATE_HEADS),		\
+	S("mamba.A_log", LAYER(a_log), STATE_HEADS),			\
+	S("mamba.D", LAYER(skip), STATE_HEADS),				\
+	N("mamba.norm.weight", LAYER(state_norm), INNER, RECURRENT),	\
+	M("mamba.out_proj.weight", LAYER(o), HIDDEN, INNER, RECURRENT)
+
+static const struct weight_spec granite_layer[] = {
+	MIXED_LAYER,
+	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
+	J("shared_mlp.input_linear.weight", LAYER(mlp), TWO_INTER, HIDDEN,
+	  GATE_UP),
+	M("shared_mlp.output_linear.weight", LAYER(mlp.down), HIDDEN, INTER,
+	  ALWAYS),
+};
+
+static const struct weight_spec bamba_top[] = {
+	M("embed_tokens.weight", TOP(embed), VOCAB, HIDDEN, ALWAYS),
+	N("final_layernorm.weight", TOP(norm), HIDDEN, ALWAYS),
+	M(NULL, TOP(head), VOCAB, HIDDEN, UNTIED),
+};
+
+static const struct weight_spec bamba_layer[] = {
+	MIXED_LAYER,
+	N("pre_ff_layernorm.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
+	M("feed_forward.gate_proj.weight", LAYER(mlp.gate), INTER, HIDDEN,
+	  ALWAYS),
+	M("feed_forward.up_proj.weight", LAYER(mlp.up), INTER, HIDDEN, ALWAYS),
+	M("feed_forward.down_proj.weight", LAYER(mlp.down), HIDDEN, INTER,
+	  ALWAYS),
+	V("feed_forward.gate_proj.bias", LAYER(mlp.gate_bias), INTER, MLP_BIAS),
+	V("feed_forward.up_proj.bias", LAYER(mlp.up_bias), INTER, MLP_BIAS),
+	V("feed_forward.down_proj.bias", LAYER(mlp.down_bias), HIDDEN, MLP_BIAS),
+};
+
 #define TABLES(_top, _layer)						\
 	.top = _top, .nr_top = ARRAY_SIZE(_top),			\
 	.layer = _layer, .nr_layer = ARRAY_SIZE(_layer)
@@ -270,6 +326,16 @@ static const struct weight_names layouts[] = {
 		.prefixes = { "model." }, .layers = "layers.",
 		.head = "lm_head.weight", TABLES(llama_top, gpt_oss_layer),
 	},
+	[LAYOUT_GRANITE] = {
+		.prefixes = { "model." }, .layers = "layers.",
+		.head = "lm_head.weight", TABLES(llama_top, granite_layer),
+		.leftovers = { ".rotary_emb.inv_freq" },
+	},
+	[LAYOUT_BAMBA] = {
+		.prefixes = { "model." }, .layers = "layers.",
+		.head = "lm_head.weight", TABLES(bamba_top, bamba_layer),
+		.leftovers = { ".rotary_emb.inv_freq" },
+	},
 };
 
 const struct weight_names *weight_names_of(enum weight_layout layout)
@@ -281,6 +347,9 @@ u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 {
 	const u64 q = (u64)cfg->heads * cfg->head_dim;
 	const u64 kv = (u64)cfg->kv_heads * cfg->head_dim;
+	const struct config_state *s = &cfg->state;
+	const u64 conv = (u64)s->heads * s->head_dim +
+			 2ull * s->groups * s->d_state;
 
 	switch (dim) {
 	case DIM_VOCAB:
@@ -321,6 +390,14 @@ u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 		return (u64)cfg->heads * (cfg->latent.nope + cfg->latent.value);
 	case DIM_ATTN_OUT:
 		return config_attn_out(cfg);
+	case DIM_STATE_HEADS:
+		return s->heads;
+	case DIM_INNER:
+		return (u64)s->heads * s->head_dim;
+	case DIM_CONV:
+		return conv;
+	case DIM_STATE_IN:
+		return (u64)s->heads * s->head_dim + conv + s->heads;
 	case DIM_NONE:
 		break;
 	}
@@ -374,6 +451,15 @@ static void latent_parts(const struct model_config *cfg,
 	};
 }
 
+/* z, the channels of the convolution, and dt. */
+static void state_parts(const struct model_config *cfg,
+			struct weight_part parts[WEIGHT_PARTS])
+{
+	parts[0] = (struct weight_part){ LAYER(z), weight_dim(cfg, DIM_INNER) };
+	parts[1] = (struct weight_part){ LAYER(xbc), weight_dim(cfg, DIM_CONV) };
+	parts[2] = (struct weight_part){ LAYER(dt), cfg->state.heads };
+}
+
 u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
 		 struct weight_part parts[WEIGHT_PARTS])
 {
@@ -389,6 +475,14 @@ u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
 	case HOW_KV_B:
 		latent_parts(cfg, s, parts);
 		return 2;
+	case HOW_STATE_IN:
+		state_parts(cfg, parts);
+		return 3;
+	case HOW_TAPS:
+		parts[0] = (struct weight_part){
+			s->offset, weight_dim(cfg, s->rows) * cfg->state.conv,
+		};
+		return 1;
 	default:
 		parts[0] = (struct weight_part){ s->offset,
 						 weight_dim(cfg, s->rows) };
@@ -401,8 +495,18 @@ static bool weight_needed(const struct model_config *cfg, enum weight_need need,
 			  u32 layer)
 {
 	const bool sparse = layer != WEIGHT_TOP && config_is_sparse(cfg, layer);
+	const bool recurrent = layer != WEIGHT_TOP &&
+			       config_is_recurrent(cfg, layer);
 
 	switch (need) {
+	case NEED_ATTENTION:
+		return !recurrent;
+	case NEED_ATTENTION_BIAS:
+		return !recurrent && cfg->qkv_bias;
+	case NEED_RECURRENT:
+		return recurrent;
+	case NEED_CONV_BIAS:
+		return recurrent && cfg->state.conv_bias;
 	case NEED_UNTIED:
 		return !cfg->tied;
 	case NEED_QKV_BIAS:

@@ -29,6 +29,10 @@ enum weight_dim {
 	DIM_KV_A,	/* a latent vector and the rotated part of keys */
 	DIM_KV_B,	/* what all heads make of a latent vector */
 	DIM_ATTN_OUT,	/* all values */
+	DIM_STATE_HEADS,	/* heads of a recurrent layer */
+	DIM_INNER,	/* all of these heads */
+	DIM_CONV,	/* channels of the convolution */
+	DIM_STATE_IN,	/* z, those channels, and dt of each head */
 };
 
 /* The switch that a tensor depends on. */
@@ -50,6 +54,10 @@ enum weight_need {
 	NEED_SHARED,
 	NEED_Q_RANK,		/* queries are made of an input of their own */
 	NEED_NO_Q_RANK,
+	NEED_ATTENTION,		/* the layer attends */
+	NEED_ATTENTION_BIAS,
+	NEED_RECURRENT,		/* the layer is recurrent */
+	NEED_CONV_BIAS,
 };
 
 /* How a tensor fills its place. */
@@ -62,6 +70,9 @@ enum weight_how {
 	HOW_PAIRS,	/* as HOW_GATE_UP, in turn: gate, up, gate, up...; only turned */
 	HOW_KV_A,	/* its rows are a latent vector, and the rotated part of keys */
 	HOW_KV_B,	/* for each head, rows of keys, and rows of values */
+	HOW_STATE_IN,	/* its rows are the rows of z, xbc and dt */
+	HOW_STATE,	/* a vector of a recurrent layer that is no norm and no bias */
+	HOW_TAPS,	/* [channels][1][taps], which becomes [taps][channels] */
 };
 
 /* Whose tensor it is. */
@@ -74,7 +85,7 @@ enum weight_of {
 /*
  * @offset is the place of a struct kern_weight, or of a float * for a vector, in
  * struct model_weights, struct model_layer or, for experts, struct model_mlp.
- * HOW_QKV, HOW_KV_A and HOW_KV_B do not use it; of HOW_GATE_UP and HOW_PAIRS it is the place of a struct
+ * HOW_QKV, HOW_KV_A, HOW_KV_B and HOW_STATE_IN do not use it; of HOW_GATE_UP and HOW_PAIRS it is the place of a struct
  * model_mlp.  With @turned the matrix is stored as [columns][rows].
  */
 struct weight_spec {

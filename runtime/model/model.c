@@ -19,6 +19,8 @@
  *	latent.c	its attention with latent vectors
  *	mlp.c		its MLPs
  *	experts.c	its layers with experts
+ *	recurrent.c	a recurrent layer of it
+ *	geometry.c	where blocks have their elements; copies of blocks
  *	null.c		a forward pass that computes nothing
  *
  * After loading no text is parsed, no name is looked up and no memory is
@@ -105,6 +107,21 @@ static void model_fill_kv(struct model *m, const struct model_opts *o)
 				 2ull * m->cfg.heads * i->scale_bytes;
 }
 
+/* The recurrent layers, if there are any, are the last group. */
+static void model_fill_state(struct model *m)
+{
+	const struct kern_state s = config_states(&m->cfg);
+	struct model_info *i = &m->info;
+
+	if (!s.nr_layers)
+		return;
+	i->group[0].layers -= s.nr_layers;
+	i->group[i->nr_groups++] = (struct model_group){
+		.layers = s.nr_layers, .units = kern_state_units(&s),
+		.unit_bytes = kern_state_floats(&s) * (u32)sizeof(float),
+	};
+}
+
 /* Sort the layers into groups. */
 static void model_fill_groups(struct model *m, const struct model_opts *o)
 {
@@ -116,12 +133,15 @@ static void model_fill_groups(struct model *m, const struct model_opts *o)
 		local += c->window && config_is_local(c, layer);
 	i->nr_groups = 1;
 	i->group[0].layers = c->layers;
+	model_fill_state(m);
 	if (!o->window_group || !local || local == c->layers ||
 	    c->window >= i->max_len)
 		return;
 	i->nr_groups = 2;
 	i->group[0].layers -= local;
-	i->group[1] = (struct model_group){ local, c->window };
+	i->group[1] = (struct model_group){
+		.layers = local, .window = c->window,
+	};
 }
 
 static void model_fill_info(struct model *m, const struct model_opts *o)
@@ -427,6 +447,21 @@ static void identity_f32(const struct identity *id, const char *tag, float v)
 	id->add(id->arg, tag, &v, sizeof(v));
 }
 
+/* Sizes of recurrent layers; the shapes of tensors do not say all of them. */
+static void identity_state(const struct model_config *c,
+			   const struct identity *id)
+{
+	const struct config_state *s = &c->state;
+
+	id->add(id->arg, "config.recurrent", c->recurrent, sizeof(c->recurrent));
+	identity_u32(id, "state.heads", s->heads);
+	identity_u32(id, "state.head_dim", s->head_dim);
+	identity_u32(id, "state.d_state", s->d_state);
+	identity_u32(id, "state.groups", s->groups);
+	identity_u32(id, "state.conv", s->conv);
+	identity_u32(id, "state.conv_bias", s->conv_bias);
+}
+
 static void identity_switches(const struct model_config *c,
 			      const struct identity *id)
 {
@@ -444,6 +479,9 @@ static void identity_switches(const struct model_config *c,
 	identity_u32(id, "config.gated", c->gated);
 	identity_u32(id, "config.act", c->act);
 	identity_f32(id, "config.embed_scale", c->embed_scale);
+	identity_u32(id, "config.embed_exact", c->embed_exact);
+	identity_f32(id, "config.residual_scale", c->residual_scale);
+	identity_f32(id, "config.logits_scale", c->logits_scale);
 	identity_f32(id, "config.attn_scale", c->attn_scale);
 	identity_f32(id, "config.attn_cap", c->attn_cap);
 	identity_f32(id, "config.final_cap", c->final_cap);
@@ -452,6 +490,8 @@ static void identity_switches(const struct model_config *c,
 	identity_u32(id, "config.learned", c->learned);
 	identity_u32(id, "config.learned_from", c->learned_from);
 	identity_u32(id, "config.two_ropes", c->two_ropes);
+	identity_u32(id, "config.unplaced", c->unplaced);
+	identity_state(c, id);
 }
 
 static void identity_experts(const struct moe_config *c,

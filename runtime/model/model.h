@@ -22,7 +22,7 @@ struct model;
 
 /* One line for a person: the file, the key, the problem, the remedy. */
 struct model_error {
-	char text[512];
+	char text[768];
 };
 
 /*
@@ -188,14 +188,21 @@ struct model_generation {
  * struct model_group - layers whose KV is in blocks of their own
  * @layers:	how many; a block has them in the order of the model
  * @window:	positions that a token sees in them, itself included; 0: all
+ * @units:	of recurrent layers: units of state in a layer; 0: they have K and V
+ * @unit_bytes:	bytes of such a unit
  *
  * Group 0 has no window: either all layers are in it, or those that see everything, and
  * the others are group 1.  Blocks of group 1 that lie before the window of every token
  * to come are not needed any more.
+ *
+ * Recurrent layers are the last group, and group 0 has all others.  Their blocks hold
+ * records, as kernels/state.h defines them.
  */
 struct model_group {
 	u32	layers;
 	u32	window;
+	u32	units;
+	u32	unit_bytes;
 };
 
 /**
@@ -293,12 +300,25 @@ static inline u64 model_layer_bytes(const struct model_info *info)
 		(info->v_bytes ? 2 : 1) * info->scale_bytes);
 }
 
+/* The same in all layers that have KV. */
+static inline u64 model_token_bytes(const struct model_info *info)
+{
+	u64 layers = 0;
+	u32 g;
+
+	for (g = 0; g < info->nr_groups; g++)
+		layers += info->group[g].units ? 0 : info->group[g].layers;
+	return layers * model_layer_bytes(info);
+}
+
 /**
  * struct model_kv - where the blocks are
  * @base:	start of the pool in this process
  * @unit:	bytes that one count of a table entry stands for
  * @layer_stride: bytes from one layer of a block to the next, for each layer group
- * @block_tokens: tokens a block holds, for each layer group
+ * @block_tokens: tokens a block holds, for each layer group; of recurrent layers: tokens
+ *		between two records
+ * @block_bytes: bytes of a block; only a group of recurrent layers needs it
  *
  * Layer l of a group, in the block of a table entry e, starts at @base + e * @unit + l *
  * @layer_stride and holds [K|V][kv head][token][dim], then the scales [K|V][kv
@@ -309,6 +329,7 @@ struct model_kv {
 	u64	unit;
 	u64	layer_stride[MODEL_MAX_GROUPS];
 	u32	block_tokens[MODEL_MAX_GROUPS];
+	u64	block_bytes;
 };
 
 /**
@@ -320,7 +341,9 @@ struct model_kv {
  * @table:	block table of each layer group; entry i maps positions from i *
  *		block_tokens, and entries exist up to the last position that runs.
  *		In a group with a window the entries of blocks that end before
- *		@start + 1 - window are not read, and may be anything
+ *		@start + 1 - window are not read, and may be anything.  In that of
+ *		recurrent layers block_tokens tokens have kern_state_blocks() entries;
+ *		those of records before the one that token @start reads may be anything
  * @want_logits: rows of logits wanted: those of the last @want_logits tokens; 0
  *		for none, 1 for the next token
  */
@@ -469,13 +492,14 @@ void model_host_free(struct model *model, void *p);
 const char *model_failure(struct model *model);
 
 /**
- * model_copy_blocks() - copy the KV of blocks, all layers of a group
+ * model_copy_blocks() - copy blocks, all layers of a group
  * @model:	the model
  * @kv:		the blocks
  * @group:	number of the layer group
  * @from:	table entries to copy from
  * @to:		table entries to copy to; none is also in @from
- * @tokens:	leading tokens of each block to copy
+ * @tokens:	leading tokens of each block to copy; blocks of recurrent layers are
+ *		copied whole, and it is not read
  * @nr:		how many copies
  *
  * The copies are complete when the call returns.  If a device failed, the next

@@ -328,6 +328,23 @@ static int weight_part_pairs(float *v, u64 n)
 	return 0;
 }
 
+/* Order the taps of all channels by tap. */
+static int weight_turn_taps(float *v, u64 channels, u32 taps)
+{
+	float *copy = malloc(channels * taps * sizeof(*v));
+	u64 c;
+	u32 j;
+
+	if (!copy)
+		return -ENOMEM;
+	memcpy(copy, v, channels * taps * sizeof(*v));
+	for (c = 0; c < channels; c++)
+		for (j = 0; j < taps; j++)
+			v[j * channels + c] = copy[c * taps + j];
+	free(copy);
+	return 0;
+}
+
 /* Change the numbers of a vector to those that the decoder uses. */
 static int weight_turn_vector(struct binder *b, const struct weight_at *at,
 			      float *v)
@@ -341,6 +358,8 @@ static int weight_turn_vector(struct binder *b, const struct weight_at *at,
 		v[i] += 1.0f;
 	for (i = 0; !ret && at->spec->how == HOW_PAIRS && i < at->stack; i++)
 		ret = weight_part_pairs(v + i * at->rows, at->rows);
+	if (at->spec->how == HOW_TAPS)
+		ret = weight_turn_taps(v, at->rows, b->cfg->state.conv);
 	return ret;
 }
 
@@ -374,6 +393,10 @@ static int weight_place(void *arg, const struct weight_at *at)
 	shape[nr++] = at->turned ? at->cols : at->rows;
 	if (at->cols)
 		shape[nr++] = at->turned ? at->rows : at->cols;
+	if (at->spec->how == HOW_TAPS) {
+		shape[nr++] = 1;
+		shape[nr++] = b->cfg->state.conv;
+	}
 	t = ckpt_take(b->c, at->name);
 	if (!t)
 		return model_fail(b->err, -EINVAL, "%s: tensor %s is missing: "
@@ -537,7 +560,9 @@ static int each_one(void *arg, const struct weight_at *at)
 		.stack = at->spec->of == OF_EXPERTS ? at->stack : 0,
 		.rows = at->turned ? at->cols : at->rows,
 		.cols = at->turned ? at->rows : at->cols,
+		.taps = at->spec->how == HOW_TAPS ? e->cfg->state.conv : 0,
 		.is_norm = norm,
+		.is_state = at->spec->how == HOW_STATE,
 		.plus_one = norm && e->cfg->norm_plus_one,
 	};
 

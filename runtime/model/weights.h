@@ -37,6 +37,15 @@ struct model_layer {
 	const float		*qkv_bias;	/* as @qkv */
 	const float		*sinks;		/* [heads] */
 	const float		*router_bias;	/* [experts] */
+	const float		*conv;		/* of a recurrent layer: [taps][channels] */
+	const float		*conv_bias;	/* [channels] */
+	const float		*dt_bias;	/* [heads of the state], as the next two */
+	const float		*a_log;
+	const float		*skip;
+	const float		*state_norm;	/* [all these heads] */
+	struct kern_weight	z;		/* and @xbc, @dt: inputs of the layer */
+	struct kern_weight	xbc;
+	struct kern_weight	dt;
 	struct kern_weight	qkv;		/* [heads][q, k, v of a head] */
 	struct kern_weight	q;		/* these three, unless @qkv is set */
 	struct kern_weight	k;		/* latent: [rank][hidden] */
@@ -44,7 +53,7 @@ struct model_layer {
 	struct kern_weight	q_a;		/* [q_rank][hidden] */
 	struct kern_weight	absorb;		/* [heads][rank][nope] */
 	struct kern_weight	values;		/* [heads][value][rank] */
-	struct kern_weight	o;
+	struct kern_weight	o;		/* also of a recurrent layer */
 	struct model_mlp	mlp;		/* without experts */
 	struct kern_weight	router;		/* [experts][hidden] */
 	struct model_mlp	shared;		/* the expert of all rows */
@@ -107,7 +116,9 @@ struct weight_cost {
  *		dimension
  * @rows:	rows of each in the file
  * @cols:	0 for a vector
+ * @taps:	the tensor in the file is [rows][1][@taps]; 0: it is not
  * @is_norm:	the weight of a norm
+ * @is_state:	another vector of a recurrent layer, neither norm nor bias
  * @plus_one:	the decoder adds 1 to it
  */
 struct weight_place {
@@ -115,7 +126,9 @@ struct weight_place {
 	u64		stack;
 	u64		rows;
 	u64		cols;
+	u32		taps;
 	bool		is_norm;
+	bool		is_state;
 	bool		plus_one;
 };
 

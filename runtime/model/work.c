@@ -94,6 +94,21 @@ static void carve_latent(struct model_work *w, const struct model_config *cfg,
 	w->mixed = take_floats(w, rows * cfg->heads * l->rank);
 }
 
+/* Carve the memory of recurrent layers; nothing without. */
+static void carve_state(struct model_work *w, const struct model_config *cfg,
+			u64 rows)
+{
+	const struct kern_state s = config_states(cfg);
+	const u64 inner = rows * s.heads * s.head_dim;
+	const u64 channels = s.nr_layers ? rows * kern_state_channels(&s) : 0;
+
+	w->z = take_floats(w, inner);
+	w->xbc = take_floats(w, channels);
+	w->conv = take_floats(w, channels);
+	w->dt = take_floats(w, rows * s.heads);
+	w->scanned = take_floats(w, inner);
+}
+
 /* Carve the memory of the ops. */
 static void carve_ops(struct model_work *w, const struct model_config *cfg,
 		      u64 rows, bool device)
@@ -111,6 +126,7 @@ static void carve_ops(struct model_work *w, const struct model_config *cfg,
 	w->attn = take_floats(w, rows * config_attn_out(cfg));
 	carve_latent(w, cfg, rows);
 	w->qkv = take_floats(w, cfg->layout == LAYOUT_NEOX ? 3 * q : 0);
+	carve_state(w, cfg, rows);
 	w->gate = take_floats(w, rows * mlp_width(cfg));
 	w->up = take_floats(w, rows * mlp_width(cfg));
 	carve_experts(w, cfg, rows);

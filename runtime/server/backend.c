@@ -248,7 +248,7 @@ static int load(struct backend *b)
 		return ret;
 	}
 	b->o.engine.identity = b->identity;
-	ret = engine_groups(model_info(b->model), b->o.engine.block_tokens, group);
+	ret = engine_groups(model_info(b->model), &b->o.engine, group);
 	if (ret < 0) {
 		fail(b, ret, "a block of the model's layer groups is larger than any pool: give a smaller --block-tokens");
 		return ret;
@@ -306,7 +306,7 @@ static void detach(struct backend *b)
  */
 static int judge_capacity(struct backend *b)
 {
-	char why[512];
+	char why[768];
 	int ret = capacity_tell(engine_attach_info(b->engine), b->model,
 				&b->o.engine, b->o.name, why, sizeof(why));
 
@@ -359,7 +359,7 @@ static int attach(struct backend *b)
 
 void backend_take(struct backend *b, struct work *w)
 {
-	char why[512] = "";
+	char why[768] = "";
 
 	if (!b->engine)
 		backend_why(b, why, sizeof(why));

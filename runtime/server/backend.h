@@ -130,7 +130,7 @@ struct work {
 	bool			refused;
 	u32			left;
 	struct session_job	session;
-	char			why[512];
+	char			why[768];
 	void			*room;
 	size_t			room_size;
 };
@@ -174,7 +174,7 @@ struct backend {
 	pthread_t		thread;
 
 	pthread_mutex_t		lock;
-	char			why[512];
+	char			why[768];
 	struct engine_stats	stats;
 	struct engine_load	load;
 	u64			attaches;

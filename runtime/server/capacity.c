@@ -33,6 +33,7 @@
  * @domain:  the operator's limit of this domain counts; "": it does not
  * @limited: --memory-max, or that limit, is less than the pool
  * @group:   layer groups, @nr_groups of them
+ * @block_bytes: bytes of a block
  * @step:    most tokens of a sequence in a step
  * @tokens:  that fit the pool, or the limit; with several groups in sequences of the full
  *           length, and one shorter
@@ -44,6 +45,7 @@ struct capacity {
 	bool		limited;
 	struct kvmm_group group[MODEL_MAX_GROUPS];
 	u32		nr_groups;
+	u64		block_bytes;
 	u32		step;
 	unsigned long long tokens;
 	u64		needed;
@@ -98,8 +100,8 @@ static u64 fitting_tokens(const struct capacity *c, u64 blocks, u32 max_len)
 
 	while (fits + 1 < not) {
 		mid = (fits + not) / 2;
-		if (engine_seq_blocks(c->group, c->nr_groups, c->step, mid) <=
-		    blocks)
+		if (engine_seq_blocks(c->group, c->nr_groups, c->block_bytes,
+				      c->step, mid) <= blocks)
 			fits = mid;
 		else
 			not = mid;
@@ -127,13 +129,14 @@ static int capacity_of(struct capacity *c, const struct kvmm_attach_rep *rep,
 
 	*c = (struct capacity){
 		.nr_groups = info->nr_groups,
+		.block_bytes = rep->block_bytes,
 		.step = o->chunk ? min(o->chunk, info->max_rows) : info->max_rows,
 	};
-	ret = engine_groups(info, o->block_tokens, c->group);
+	ret = engine_groups(info, o, c->group);
 	if (ret < 0)
 		return ret;
-	c->needed = engine_seq_blocks(c->group, c->nr_groups, c->step,
-				      info->max_len);
+	c->needed = engine_seq_blocks(c->group, c->nr_groups, c->block_bytes,
+				      c->step, info->max_len);
 	set = domain_max(o->socket, rep->client, c->domain) / rep->block_bytes;
 	if (set < min(most, pool))
 		most = set;
@@ -191,6 +194,11 @@ static void format_blocks(const struct capacity *c, char *buf, size_t len)
 {
 	if (c->nr_groups == 1)
 		snprintf(buf, len, "blocks of %u tokens", c->group[0].block_tokens);
+	else if (c->group[1].kind == KVMM_GROUP_STATE)
+		snprintf(buf, len, "blocks of %u tokens, and a record of %u blocks each %u tokens for %u recurrent layers",
+			 c->group[0].block_tokens,
+			 engine_table_entries(&c->group[1], c->block_bytes),
+			 c->group[1].block_tokens, c->group[1].layers);
 	else
 		snprintf(buf, len, "blocks of %u tokens, and of %u tokens for %u layers with a window of %u",
 			 c->group[0].block_tokens, c->group[1].block_tokens,

@@ -184,7 +184,7 @@ static void route_ready(struct service *svc, struct conn *c,
 	const char *why = NULL;
 	struct backend_view v;
 	struct text t = { 0 };
-	char text[512];
+	char text[768];
 	u32 i;
 
 	for (i = 0; i < s->nr_backends; i++) {

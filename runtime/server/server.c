@@ -307,7 +307,7 @@ static void on_changed(struct mail *m)
 	struct server_note *note = container_of(m, struct server_note, changed);
 	const struct backend *b = note->b;
 	struct server *s = note->s;
-	char why[512];
+	char why[768];
 
 	if (!s->draining && tell_manager(s))
 		greet(s);

@@ -13,12 +13,12 @@
 
 #include "runtime/server/status.h"
 
-#define STATUS_LEN	768
+#define STATUS_LEN	1024
 
 bool status_tell(struct backend *b, u32 nr, const char *where)
 {
 	enum backend_state state = BACKEND_ATTACHED;
-	char why[512], text[STATUS_LEN];
+	char why[768], text[STATUS_LEN];
 	u32 i = 0;
 
 	while (i < nr && (state = backend_get_state(&b[i])) == BACKEND_ATTACHED)

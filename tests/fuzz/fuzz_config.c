@@ -57,12 +57,36 @@ static int count(void *arg, const struct weight_place *p)
 	u64 *bytes = arg, n;
 
 	FUZZ_LAW(p->rows && !__builtin_mul_overflow(p->rows,
-		 p->cols ? p->cols : 1, &n) &&
+		 p->cols ? p->cols : p->taps ? p->taps : 1, &n) &&
 		 !__builtin_mul_overflow(n, p->stack ? p->stack : 1, &n) &&
 		 !__builtin_add_overflow(*bytes, n, bytes),
 		 "%llu x %llu", (unsigned long long)p->rows,
 		 (unsigned long long)p->cols);
 	return 0;
+}
+
+/* Recurrent layers have a shape that kernels take, and not all layers are recurrent. */
+static void check_states(const struct model_config *c)
+{
+	struct kern_state s = config_states(c);
+	u32 i, layers = 0;
+
+	for (i = 0; i < c->layers; i++)
+		layers += config_is_recurrent(c, i);
+	FUZZ_LAW(layers == s.nr_layers && layers < c->layers, "%u of %u, %u",
+		 layers, c->layers, s.nr_layers);
+	if (!layers)
+		return;
+	FUZZ_LAW(s.groups && s.heads && s.heads % s.groups == 0, "%u of %u",
+		 s.groups, s.heads);
+	FUZZ_LAW(s.head_dim && s.head_dim % KERN_DIM_ALIGN == 0 &&
+		 s.head_dim <= KERN_MAX_HEAD_DIM, "%u", s.head_dim);
+	FUZZ_LAW(s.d_state && s.d_state % KERN_DIM_ALIGN == 0 &&
+		 s.d_state <= KERN_MAX_HEAD_DIM, "%u", s.d_state);
+	FUZZ_LAW(s.conv >= 2 && s.conv <= KERN_MAX_CONV, "%u taps", s.conv);
+	s.block_bytes = kern_state_stride(&s);
+	FUZZ_LAW(kern_state_blocks(&s) == (u64)layers * kern_state_units(&s),
+		 "%u blocks", kern_state_blocks(&s));
 }
 
 /* Check the properties that the rest of the loader relies on. */
@@ -90,7 +114,9 @@ static void check_taken(const struct model_config *c)
 		 "%u of %u", c->latent.rank, c->latent.value);
 	FUZZ_LAW(config_rotary(c) <= c->head_dim && config_rotary(c) % 2 == 0,
 		 "%u of %u", config_rotary(c), c->head_dim);
-	FUZZ_LAW(c->learned || config_rotary(c), "no positions at all");
+	FUZZ_LAW(c->learned || c->unplaced || config_rotary(c),
+		 "no positions at all");
+	check_states(c);
 	FUZZ_LAW(c->moe.experts <= KERN_MAX_EXPERTS &&
 		 c->moe.chosen <= min(c->moe.experts, KERN_MAX_CHOSEN) &&
 		 !c->moe.experts == !c->moe.chosen &&
@@ -145,7 +171,9 @@ static const char * const words[] = {
 	"\"qk_nope_head_dim\":16,\"qk_rope_head_dim\":16,",
 	"\"first_k_dense_replace\":1,\"n_routed_experts\":4,"
 	"\"n_shared_experts\":1,", "\"q_lora_rank\":32,",
-	"\"OPTForCausalLM\"", "\"Gemma3ForCausalLM\"", "\"Qwen3ForCausalLM\"",
+	"\"layer_types\":[\"mamba\",\"attention\"],", "\"mamba_n_heads\":8,",
+	"\"OPTForCausalLM\"", "\"BambaForCausalLM\"", "\"Gemma3ForCausalLM\"",
+	"\"Qwen3ForCausalLM\"",
 };
 
 /* The end of the value that begins at @at. */

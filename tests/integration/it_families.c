@@ -46,8 +46,12 @@ static const struct {
 	{ "qwen2-window", 512 }, { "neox-sequential", 1024 },
 	{ "qwen3-moe-all", 2048 }, { "deepseek2-yarn", 640 },
 	{ "deepseek2-groups-moe", 768 },
+	/* With recurrent layers, for test_recurrent alone. */
+	{ "granite", 256 }, { "granite-rope", 512 }, { "bamba", 512 },
 };
 
+#define NR_RECURRENT	3u
+#define NR_PLAIN	(ARRAY_SIZE(cases) - NR_RECURRENT)
 #define NR_FAMILIES	13u
 
 struct run {
@@ -57,6 +61,8 @@ struct run {
 
 static struct rig rig;
 static const char *kv_groups = "one";	/* --kv-groups of the runtimes */
+static const char *state_tokens = "256";	/* --state-tokens */
+static const char *chunk = "0";	/* --chunk */
 
 /* ---- a model folder ---- */
 
@@ -115,7 +121,9 @@ static struct job generate(const char *dir, const char *prompts, u32 n)
 			 "dummy", "--prompt-file", prompts, "-n", count,
 			 "--temperature", "0", "--max-tokens", "64",
 			 "--threads", "1", "--ignore-eos", "--mode", "exact",
-			 "--kv-groups", kv_groups, "--json", NULL);
+			 "--kv-groups", kv_groups,
+			 "--state-tokens", state_tokens, "--chunk", chunk, "--json",
+			 NULL);
 }
 
 static void take(struct job *j, struct samples *s, u32 nr)
@@ -232,8 +240,7 @@ static void small_run(u32 i, const struct run *truth)
 
 START_TEST(test_every_family)
 {
-	const u32 nr = by_level(NR_FAMILIES, ARRAY_SIZE(cases),
-				ARRAY_SIZE(cases));
+	const u32 nr = by_level(NR_FAMILIES, NR_PLAIN, NR_PLAIN);
 	struct run truth[ARRAY_SIZE(cases)];
 	s64 sum[NR_PROOFS] = { 0 };
 	u32 i;
@@ -258,13 +265,14 @@ START_TEST(test_every_family)
 }
 END_TEST
 
-/* Has domain @name a second layer group?  Its line begins with its number. */
-static bool has_groups(const char *name)
+/* Has domain @name a second layer group of @kind?  Its line begins with its number. */
+static bool has_groups(const char *name, const char *kind)
 {
-	char file[64];
+	char file[64], key[16];
 
 	snprintf(file, sizeof(file), "domain/%s/groups", name);
-	return rig_value(&rig, file, "    1    kv") > 0;
+	snprintf(key, sizeof(key), "    1 %5s", kind);
+	return rig_value(&rig, file, key) > 0;
 }
 
 /* One model in a pool of @tokens, with a layer group for each kind of layers. */
@@ -281,7 +289,7 @@ static void groups_run(u32 i, u32 tokens, const char *swaps, s64 *sum)
 	small_start(i, tokens, swaps);
 	small_run(i, &truth);
 	rig_walk(&rig);
-	ck_assert_msg(has_groups(cases[i].name), "%s has one layer group",
+	ck_assert_msg(has_groups(cases[i].name, "kv"), "%s has one layer group",
 		      cases[i].name);
 	proofs_add(cases[i].name, sum);
 	samples_free(&truth.single);
@@ -313,6 +321,50 @@ START_TEST(test_layer_groups)
 }
 END_TEST
 
+/*
+ * Models with recurrent layers: the texts are the same when their records are shared and
+ * copied, found in the cache, swapped and recomputed, whatever the distance of records.
+ */
+START_TEST(test_recurrent)
+{
+	/* 64 tokens of the daemon's least bytes a token are a block of these models. */
+	static const char * const every[] = { "64", "16" };
+	static const u32 kib[NR_RECURRENT] = { 1024, 384, 512 };
+	struct run truth[NR_RECURRENT];
+	s64 sum[NR_PROOFS] = { 0 };
+	u32 i, n, of;
+
+	state_tokens = every[0];
+	chunk = "32";
+	rig_start(&rig, "--pool-size", "256M", "--extent-size", "1M",
+		  "--min-token-bytes", "64", NULL);
+	for (i = 0; i < NR_RECURRENT; i++)
+		run_case(NR_PLAIN + i, &truth[i]);
+	ck_assert_int_eq(rig_value(&rig, "vmstat", "preempt_mark"), 0);
+	rig_stop(&rig);
+	for (i = 0; i < NR_RECURRENT; i++) {
+		of = NR_PLAIN + i;
+		for (n = 0; n < 2; n++) {
+			state_tokens = every[(i + n) % 2];
+			small_start(of, kib[i] * 1024 / cases[of].bytes,
+				    swappiness[n]);
+			small_run(of, &truth[i]);
+			rig_walk(&rig);
+			ck_assert_msg(has_groups(cases[of].name, "state"),
+				      "%s has one layer group", cases[of].name);
+			proofs_add(cases[of].name, sum);
+			rig_stop(&rig);
+		}
+		samples_free(&truth[i].single);
+		samples_free(&truth[i].forked);
+	}
+	state_tokens = "256";
+	chunk = "0";
+	for (i = 0; i < NR_PROOFS; i++)
+		ck_assert_msg(sum[i] > 0, "%s never happened", proof_name[i]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("families");
@@ -323,6 +375,7 @@ int main(void)
 	tcase_set_timeout(tc, 400);
 	tcase_add_test(tc, test_every_family);
 	tcase_add_test(tc, test_layer_groups);
+	tcase_add_test(tc, test_recurrent);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);

@@ -83,6 +83,27 @@ run inspect --load-format dummy --kv-groups one --dtype f32 --pool-size 16M "$wo
 check 'one group: long sequences' says '^sequences +2 of 8192 tokens$'
 check 'one group: no groups' says_not '^layer group'
 
+# ---- recurrent layers: blocks of 4 KiB, units of 2240 bytes; 3 layers of 9 units
+sed 's/"max_position_embeddings": 256/"max_position_embeddings": 8192/' "$families/granite/config.json" >"$work/config.json"
+mkdir "$work/hybrid"
+mv "$work/config.json" "$work/hybrid"
+run inspect --load-format dummy --dtype f32 --pool-size 16M "$work/hybrid"
+check 'states: the layers' says '^recurrent +3 of 4 layers, 8 heads of 16 in 2 groups, 32 rows of state, convolution of 4 taps$'
+check 'states: no positions' says '^positions +none$'
+check 'states: KV' says '^KV +256 B a token in f32$'
+check 'states: attention' says '^layer group +1 layer, no window, 16 tokens a block$'
+check 'states: group' says '^layer group +3 recurrent layers, a record every 256 tokens$'
+check 'states: record' says '^record +59\.1 KiB in 27 blocks of 4\.0 KiB: 27 units of 2\.2 KiB$'
+# 512 blocks; a step of 512 tokens has 3 records, and reads one more
+check 'states: a sequence' says '^sequence +8192 tokens: 2\.0 MiB of KV, 432\.0 KiB of states, 2\.4 MiB in all$'
+check 'states: a short sequence' says '^sequence +256 tokens: 64\.0 KiB of KV, 108\.0 KiB of states, 172\.0 KiB in all$'
+check 'states: sequences' says '^sequences +6 of 8192 tokens$'
+run inspect --json --load-format dummy --dtype f32 --state-tokens 16 "$work/hybrid"
+check 'states, JSON: tokens' field block_tokens 16
+check 'states, JSON: units' field units 9
+check 'states, JSON: bytes' field unit_bytes 2240
+check 'states, JSON: blocks' field record_blocks 27
+
 # ---- a model larger than any machine: kvrt inspect still answers
 mkdir "$work/big"
 sed 's/"num_hidden_layers": 2/"num_hidden_layers": 4000/; s/"hidden_size": 64/"hidden_size": 65536/;

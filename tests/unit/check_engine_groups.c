@@ -157,14 +157,84 @@ START_TEST(test_blocks)
 				g[0] = g[1] = (struct kvmm_group){
 					.window = windows[w], .block_tokens = 16,
 				};
-				got = engine_group_blocks(g, steps[s], lens[l]);
+				got = engine_group_blocks(g, 0, steps[s], lens[l]);
 				ck_assert_uint_eq(got, count_blocks(g, steps[s],
 								    lens[l]));
 				g[1].window = 0;
-				ck_assert_uint_eq(engine_seq_blocks(g, 2, steps[s],
+				ck_assert_uint_eq(engine_seq_blocks(g, 2, 0, steps[s],
 								    lens[l]),
 						  got + DIV_ROUND_UP(lens[l], 16));
 			}
+}
+END_TEST
+
+/* The most records that a sequence has at once, counted for every place of a step. */
+static u64 count_records(u32 every, u32 step, u32 len)
+{
+	u64 most = 0, first;
+	u32 at;
+
+	for (at = 0; at < len; at++) {
+		first = at ? (at - 1) / every : 0;
+		most = max(most, (min(at + step, len) - 1) / every - first + 1);
+	}
+	return most;
+}
+
+/* Blocks of records: never fewer than a step needs, and at most one record more. */
+START_TEST(test_states)
+{
+	static const u32 every[] = { 16, 64, 256 };
+	static const u32 steps[] = { 1, 2, 16, 17, 300 };
+	static const u32 lens[] = { 1, 16, 17, 100, 999 };
+	struct kvmm_group g = {
+		.layers = 3, .kv_heads = 9, .k_bytes = 2240,
+		.kind = KVMM_GROUP_STATE,
+	};
+	u32 c, s, l;
+	u64 got, want;
+
+	ck_assert_uint_eq(engine_table_entries(&g, 4096), 27);
+	ck_assert_uint_eq(engine_table_entries(&g, 3 * 2304), 9);
+	for (c = 0; c < ARRAY_SIZE(every); c++)
+		for (s = 0; s < ARRAY_SIZE(steps); s++)
+			for (l = 0; l < ARRAY_SIZE(lens); l++) {
+				g.block_tokens = every[c];
+				got = engine_group_blocks(&g, 3 * 2304, steps[s],
+							  lens[l]);
+				want = count_records(every[c], steps[s], lens[l]);
+				ck_assert_uint_eq(got % 9, 0);
+				ck_assert_uint_ge(got / 9, want);
+				ck_assert_uint_le(got / 9, want + 1);
+			}
+}
+END_TEST
+
+/* The groups that the engine asks for. */
+START_TEST(test_state_group)
+{
+	const struct model_info info = {
+		.nr_groups = 2, .nr_kv_heads = 2, .k_bytes = 64, .v_bytes = 64,
+		.group = { { .layers = 1 },
+			   { .layers = 3, .units = 9, .unit_bytes = 2240 } },
+	};
+	struct engine_opts o = { .block_tokens = 16 };
+	struct kvmm_group g[2];
+
+	ck_assert_int_eq(engine_groups(&info, &o, g), 256);
+	ck_assert_uint_eq(g[0].kind, KVMM_GROUP_KV);
+	ck_assert_uint_eq(g[0].block_tokens, 16);
+	ck_assert_uint_eq(g[1].kind, KVMM_GROUP_STATE);
+	ck_assert_uint_eq(g[1].layers, 3);
+	ck_assert_uint_eq(g[1].kv_heads, 9);
+	ck_assert_uint_eq(g[1].k_bytes, 2240);
+	ck_assert_uint_eq(g[1].v_bytes, 0);
+	ck_assert_uint_eq(g[1].window, 0);
+	ck_assert_uint_eq(g[1].block_tokens, 256);
+	o.state_tokens = 48;
+	o.block_tokens = 32;
+	ck_assert_int_eq(engine_groups(&info, &o, g), 96);
+	ck_assert_uint_eq(g[1].block_tokens, 48);
 }
 END_TEST
 
@@ -211,6 +281,8 @@ int main(void)
 	tcase_add_test(tc, test_never_fits);
 	tcase_add_loop_test(tc, test_hints, 0, ARRAY_SIZE(hits));
 	tcase_add_test(tc, test_blocks);
+	tcase_add_test(tc, test_states);
+	tcase_add_test(tc, test_state_group);
 	tcase_add_test(tc, test_capacity);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);

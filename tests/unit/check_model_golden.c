@@ -300,6 +300,14 @@ static const struct {
 	{ "gpt2", "activation_function", "\"gelu\"" },
 	{ "neox", "use_parallel_residual", "false" },
 	{ "neox", "rotary_pct", "0.5" },
+	{ "bamba", "attn_layer_indices", "[0]" },
+	{ "granite", "embedding_multiplier", "5" },
+	{ "granite", "attention_multiplier", "0.25" },
+	{ "granite", "residual_multiplier", "0.4" },
+	{ "granite", "logits_scaling", "2" },
+	{ "granite", "position_embedding_type", "\"rope\"" },
+	{ "granite", "layer_types",
+	  "[\"mamba\",\"mamba\",\"attention\",\"mamba\"]" },
 };
 
 START_TEST(test_identity)

@@ -28,7 +28,7 @@ static const char * const cases[] = {
 	"phi3",
 	"deepseek2", "deepseek2-yarn", "deepseek2-moe", "deepseek2-groups-moe",
 	"gemma2", "gemma3", "gpt2", "opt", "neox", "neox-sequential",
-	"gpt-oss", "qwen3-moe-all",
+	"gpt-oss", "qwen3-moe-all", "granite", "granite-rope", "bamba",
 };
 
 /*
@@ -131,7 +131,7 @@ static inline float *run_chunks(struct model *model, u32 chunk)
 	u32 at, n;
 
 	pool_create(&pool, model_info(model), 12, 16, chunk % 2, chunk);
-	in.table[0] = pool_table(&pool, NR_ALL);
+	pool_tables(&pool, NR_ALL, &in);
 	for (at = 0; at < NR_ALL; at += n) {
 		n = min(chunk, NR_ALL - at);
 		in.tokens = golden.tokens + at;

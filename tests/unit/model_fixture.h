@@ -28,6 +28,9 @@
  * @entries:	table entries of all blocks, shuffled
  * @nr_blocks:	number of blocks
  * @next:	first of @entries that is in no table
+ * @states:	table entries of all blocks of recurrent layers, shuffled
+ * @record:	blocks of a record; 0: the model has no recurrent layers
+ * @next_state:	first of @states that is in no table
  */
 struct pool {
 	struct model_kv	kv;
@@ -36,12 +39,53 @@ struct pool {
 	u32		*entries;
 	u32		nr_blocks;
 	u32		next;
+	u32		*states;
+	u32		record;
+	u32		next_state;
 };
 
 static inline u32 rnd(u32 *state)
 {
 	*state = *state * 1664525u + 1013904223u;
 	return *state >> 8;
+}
+
+static inline void pool_shuffle(u32 *entries, u32 nr, u32 *seed)
+{
+	u32 i, j, t;
+
+	for (i = nr - 1; i > 0; i--) {
+		j = rnd(seed) % (i + 1);
+		t = entries[i];
+		entries[i] = entries[j];
+		entries[j] = t;
+	}
+}
+
+/*
+ * Make room behind @at bytes for records of as many tokens as the pool has, in blocks of
+ * three units of state.  @seed also chooses the distance of records.
+ */
+static inline u64 pool_states(struct pool *p, const struct model_info *info, u64 at,
+			      u32 *seed)
+{
+	static const u32 tokens[] = { 16, 64, 32 };
+	const struct model_group *g = &info->group[info->nr_groups - 1];
+	const u64 block = 3 * ALIGN_UP((u64)g->unit_bytes, 128ull) + POOL_UNIT;
+	const u32 nr = p->nr_blocks;
+	u32 i;
+
+	if (!g->units)
+		return at;
+	p->kv.block_tokens[info->nr_groups - 1] = tokens[*seed % 3];
+	p->kv.block_bytes = block;
+	p->record = DIV_ROUND_UP(g->layers * g->units, 3u);
+	p->states = calloc((size_t)nr * p->record, sizeof(*p->states));
+	ck_assert_ptr_nonnull(p->states);
+	for (i = 0; i < nr * p->record; i++)
+		p->states[i] = (u32)((at + i * block) / POOL_UNIT);
+	pool_shuffle(p->states, nr * p->record, seed);
+	return at + nr * p->record * block;
 }
 
 /*
@@ -53,11 +97,12 @@ static inline void pool_create(struct pool *p, const struct model_info *info,
 			       bool layer_major, u32 seed)
 {
 	const u64 layer = block_tokens * model_layer_bytes(info);
-	u32 i, j, t;
+	u32 i;
 
 	memset(p, 0, sizeof(*p));
 	p->nr_blocks = nr_blocks;
-	p->bytes = layer * info->nr_layers * nr_blocks;
+	p->bytes = ALIGN_UP(layer * info->nr_layers * nr_blocks, (u64)POOL_UNIT);
+	p->bytes = pool_states(p, info, p->bytes, &seed);
 	p->mem = aligned_alloc(POOL_UNIT, p->bytes);
 	p->entries = calloc(nr_blocks, sizeof(*p->entries));
 	ck_assert(p->mem && p->entries);
@@ -69,18 +114,14 @@ static inline void pool_create(struct pool *p, const struct model_info *info,
 	for (i = 0; i < nr_blocks; i++)
 		p->entries[i] = i * (layer_major ? layer :
 				     layer * info->nr_layers) / POOL_UNIT;
-	for (i = nr_blocks - 1; i > 0; i--) {
-		j = rnd(&seed) % (i + 1);
-		t = p->entries[i];
-		p->entries[i] = p->entries[j];
-		p->entries[j] = t;
-	}
+	pool_shuffle(p->entries, nr_blocks, &seed);
 }
 
 static inline void pool_destroy(struct pool *p)
 {
 	free(p->mem);
 	free(p->entries);
+	free(p->states);
 }
 
 /* A table for @tokens tokens, with blocks that no other table has. */
@@ -91,6 +132,16 @@ static inline const u32 *pool_table(struct pool *p, u32 tokens)
 	p->next += DIV_ROUND_UP(tokens, p->kv.block_tokens[0]);
 	ck_assert_uint_le(p->next, p->nr_blocks);
 	return table;
+}
+
+/* The tables of all groups, for @tokens tokens, of a model with one group of KV. */
+static inline void pool_tables(struct pool *p, u32 tokens, struct model_seq_in *in)
+{
+	in->table[0] = pool_table(p, tokens);
+	if (!p->record)
+		return;
+	in->table[1] = p->states + p->next_state;
+	p->next_state += DIV_ROUND_UP(tokens, p->kv.block_tokens[1]) * p->record;
 }
 
 static char fixture_dir[128];

@@ -43,7 +43,24 @@ LLAMA = dict(
 
 
 def llama(arch, **more):
-    return dict(LLAMA, architectures=[arch], **more)
+    return dict(dict(LLAMA, architectures=[arch]), **more)
+
+
+def granite(**more):
+    return dict(
+        architectures=["GraniteMoeHybridForCausalLM"],
+        model_type="granitemoehybrid", vocab_size=256, hidden_size=64,
+        intermediate_size=96, shared_intermediate_size=96,
+        num_attention_heads=4, num_key_value_heads=2,
+        max_position_embeddings=256, rms_norm_eps=1e-5, hidden_act="silu",
+        initializer_range=0.15, init_method="mup",
+        normalization_function="rmsnorm", tie_word_embeddings=False,
+        embedding_multiplier=6, attention_multiplier=0.125,
+        residual_multiplier=0.5, logits_scaling=3, num_local_experts=0,
+        num_experts_per_tok=0, output_router_logits=False,
+        router_aux_loss_coef=0.01, rope_theta=10000, rope_scaling=None,
+        mamba_expand=2, mamba_chunk_size=32, mamba_proj_bias=False,
+        pad_token_id=0, bos_token_id=1, eos_token_id=2, **more)
 
 
 def rope(**scaling):
@@ -173,6 +190,25 @@ CASES = {
         initializer_range=0.15,
         rotary_pct=1.0, rotary_emb_base=10000, use_parallel_residual=False,
         tie_word_embeddings=False, bos_token_id=0, eos_token_id=0),
+    "granite": granite(
+        num_hidden_layers=4, layer_types=["mamba", "attention", "mamba",
+                                          "mamba"],
+        position_embedding_type="nope", mamba_n_heads=8, mamba_d_head=16,
+        mamba_d_state=32, mamba_n_groups=2, mamba_d_conv=4),
+    "granite-rope": granite(
+        num_hidden_layers=3, layer_types=["attention", "mamba", "attention"],
+        position_embedding_type="rope", mamba_n_heads=4, mamba_d_head=32,
+        mamba_d_state=16, mamba_n_groups=1, mamba_d_conv=3,
+        mamba_conv_bias=False, attention_bias=True),
+    "bamba": dict(
+        llama("BambaForCausalLM", model_type="bamba", num_hidden_layers=2,
+              attn_layer_indices=[1], attn_rotary_emb=16, rope_theta=10000.0,
+              attention_bias=False, mlp_bias=True, num_logits_to_keep=1,
+              z_loss_coefficient=0.0, mamba_n_heads=4, mamba_d_head=32,
+              mamba_d_state=48, mamba_n_groups=1, mamba_d_conv=4,
+              mamba_expand=2, mamba_chunk_size=32, mamba_proj_bias=False,
+              pad_token_id=0),
+        num_attention_heads=2),
 }
 
 # Layers without experts follow a small change of KV smoothly.
@@ -196,6 +232,8 @@ MODEL_TYPE = {
     "Gemma3ForCausalLM": "gemma3_text", "GPT2LMHeadModel": "gpt2",
     "OPTForCausalLM": "opt", "GPTNeoXForCausalLM": "gpt_neox",
     "DeepseekV2ForCausalLM": "deepseek_v2",
+    "GraniteMoeHybridForCausalLM": "granitemoehybrid",
+    "BambaForCausalLM": "bamba",
 }
 
 
@@ -221,6 +259,10 @@ def tensor(name, shape, plus_one, reach):
     k = steps(name, n)
     if len(shape) > 1 and not name.endswith("bias"):
         v = k / 64 * 2.0 ** np.floor(np.log2(2 * reach))
+    elif len(shape) == 3:
+        v = k / 128
+    elif name.endswith(("dt_bias", "A_log", ".D")):
+        v = k / 32
     elif name.endswith(".weight"):
         v = (k & ~1) / 256 + (0 if plus_one else 1)
     else:
@@ -269,7 +311,11 @@ def run(model, tokens, nr):
     with torch.no_grad():
         while at < NR_PROMPT + nr - 1:
             ids = torch.tensor([out[at:]])
-            r = model(input_ids=ids, past_key_values=past, use_cache=True)
+            # Bamba's model counts from 0 in every call, unless it is told.
+            where = {"position_ids": torch.arange(at, len(out))[None]} \
+                if model.config.model_type == "bamba" else {}
+            r = model(input_ids=ids, past_key_values=past, use_cache=True,
+                      **where)
             past = r.past_key_values
             rows += list(r.logits[0].float())
             at = len(out)
