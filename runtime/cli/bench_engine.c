@@ -66,7 +66,7 @@ static int load(struct bench_engine *e, const char *dir)
 
 static int attach(struct bench_engine *e)
 {
-	static const u32 block_tokens[] = { 16, 32, 64 };
+	static const u32 block_tokens[] = { 0, 16, 32, 64 };
 	const struct bench_engine_opts *o = e->o;
 	const struct engine_opts eo = {
 		.socket = o->socket,

@@ -33,8 +33,8 @@
 	  "the daemon's domain that holds the blocks (default the name of the model folder)") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
 	  "run directory of the daemon, or a socket in it (default $KVMM_SOCKET, else $KVMM_RUNDIR, else $XDG_RUNTIME_DIR/kvmm, else /tmp/kvmm-UID; /run/kvmm for root, and for users without a daemon there)") \
-	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
-	  "tokens of a block")						\
+	x(choice, block_tokens, "block-tokens", "auto", 0, 0, "auto|16|32|64", \
+	  "tokens of a block; auto: 16, or as --state-tokens in a model with recurrent layers") \
 	x(uint, max_seqs, "max-seqs", "256", 1, 65536, "N",		\
 	  "most sequences that have memory at once")			\
 	x(uint, max_batch, "max-batch", "0", 0, 4096, "N",		\

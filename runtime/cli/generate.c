@@ -76,8 +76,8 @@
 	  "the daemon's domain that holds the blocks, of one model identity at a time: one with another model, --dtype, --kv-cache-dtype, --mode, --kernels, --weights, --kv-groups or --block-tokens drops what is cached there (default the name of the model folder)") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
 	  "run directory of the daemon, or a socket in it (default $KVMM_SOCKET, else $KVMM_RUNDIR, else $XDG_RUNTIME_DIR/kvmm, else /tmp/kvmm-UID; /run/kvmm for root, and for users without a daemon there)") \
-	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
-	  "tokens of a block; see --domain")				\
+	x(choice, block_tokens, "block-tokens", "auto", 0, 0, "auto|16|32|64", \
+	  "tokens of a block; see --domain; auto: 16, or as --state-tokens in a model with recurrent layers") \
 	x(uint, max_batch, "max-batch", "0", 0, 4096, "N",		\
 	  "most sequences in one step, 0: as many as model and daemon allow") \
 	x(uint, chunk, "chunk", "0", 0, 65536, "N",			\
@@ -375,7 +375,7 @@ static void say_attached(const struct generate *g)
 
 static int attach(struct generate *g)
 {
-	static const u32 block_tokens[] = { 16, 32, 64 };
+	static const u32 block_tokens[] = { 0, 16, 32, 64 };
 	const struct engine_opts eo = {
 		.socket = g->o.socket,
 		.domain = cli_model_domain(&g->found, g->o.domain),

@@ -30,8 +30,8 @@
 	  CLI_DTYPE_TEXT)						\
 	x(choice, mode, "mode", "fast", 0, 0, "fast|exact",		\
 	  "numeric mode, which says whether weights may be packed")	\
-	x(choice, block_tokens, "block-tokens", "16", 0, 0, "16|32|64",	\
-	  "tokens of a block")						\
+	x(choice, block_tokens, "block-tokens", "auto", 0, 0, "auto|16|32|64", \
+	  "tokens of a block; auto: 16, or as --state-tokens in a model with recurrent layers") \
 	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
 	  "longest sequence in tokens, 0: that of the model")	\
 	CLI_MODEL_OPTS(x)
@@ -441,7 +441,7 @@ static int inspect_costs(struct inspect *in)
 
 static int inspect(const struct inspect_opts *o, const char *dir)
 {
-	static const u32 block_tokens[] = { 16, 32, 64 };
+	static const u32 block_tokens[] = { 0, 16, 32, 64 };
 	struct model_opts mo = {
 		.mode = o->mode ? MODEL_EXACT : MODEL_FAST,
 		.max_len = o->max_model_len,

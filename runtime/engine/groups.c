@@ -26,10 +26,26 @@ static struct kvmm_group state_group(const struct model_group *g, u32 tokens)
 	};
 }
 
+/*
+ * Tokens of a block of KV.  Beside records hits are multiples of the tokens of a record
+ * anyway, and larger blocks hold its units with less padding.
+ */
+static u32 kv_tokens(const struct model_info *info, const struct engine_opts *o)
+{
+	u32 g;
+
+	if (o->block_tokens)
+		return o->block_tokens;
+	for (g = 0; g < info->nr_groups; g++)
+		if (info->group[g].units)
+			return engine_state_tokens(o);
+	return GROUPS_DEF_BLOCK;
+}
+
 int engine_groups(const struct model_info *info, const struct engine_opts *o,
 		  struct kvmm_group *group)
 {
-	const u32 tokens = o->block_tokens ? o->block_tokens : GROUPS_DEF_BLOCK;
+	const u32 tokens = kv_tokens(info, o);
 	u32 g;
 
 	for (g = 0; g < info->nr_groups; g++) {

@@ -87,7 +87,7 @@ check 'one group: no groups' says_not '^layer group'
 sed 's/"max_position_embeddings": 256/"max_position_embeddings": 8192/' "$families/granite/config.json" >"$work/config.json"
 mkdir "$work/hybrid"
 mv "$work/config.json" "$work/hybrid"
-run inspect --load-format dummy --dtype f32 --pool-size 16M "$work/hybrid"
+run inspect --load-format dummy --dtype f32 --pool-size 16M --block-tokens 16 "$work/hybrid"
 check 'states: the layers' says '^recurrent +3 of 4 layers, 8 heads of 16 in 2 groups, 32 rows of state, convolution of 4 taps$'
 check 'states: no positions' says '^positions +none$'
 check 'states: KV' says '^KV +256 B a token in f32$'
@@ -98,6 +98,11 @@ check 'states: record' says '^record +59\.1 KiB in 27 blocks of 4\.0 KiB: 27 uni
 check 'states: a sequence' says '^sequence +8192 tokens: 2\.0 MiB of KV, 432\.0 KiB of states, 2\.4 MiB in all$'
 check 'states: a short sequence' says '^sequence +256 tokens: 64\.0 KiB of KV, 108\.0 KiB of states, 172\.0 KiB in all$'
 check 'states: sequences' says '^sequences +6 of 8192 tokens$'
+# By default blocks of KV have the tokens of a record, so a record has few blocks.
+run inspect --load-format dummy --dtype f32 --pool-size 16M "$work/hybrid"
+check 'states: blocks of KV' says '^layer group +1 layer, no window, 256 tokens a block$'
+check 'states: a record of one block' says '^record +59\.1 KiB in 1 block of 64\.0 KiB: 27 units of 2\.2 KiB$'
+check 'states: more sequences' says '^sequences +7 of 8192 tokens$'
 run inspect --json --load-format dummy --dtype f32 --state-tokens 16 "$work/hybrid"
 check 'states, JSON: tokens' field block_tokens 16
 check 'states, JSON: units' field units 9
