@@ -46,7 +46,7 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0x02440e422e309f33ull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0xe580f00220c5e94cull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -141,6 +141,8 @@ KVMM_ASSERT_SIZE(kvmm_limits, 32);
  * @block_tokens: tokens of a block: a multiple of KVMM_MIN_BLOCK_TOKENS, at most
  *                KVMM_MAX_BLOCK_TOKENS
  * @nr_shards:    pools that one block spans; 1 in this version
+ * @pool:         device pool that the domain is to be in, plus 1; 0: where it is, and a new
+ *                domain where there is the most room
  * @nr_groups:    used entries of @group, 1 to KVMM_MAX_GROUPS
  * @max_steps:    most steps open at once, 1 to KVMM_MAX_STEPS
  * @sq_entries:   submission entries wanted, a power of two
@@ -183,12 +185,14 @@ struct kvmm_attach_req {
 	__u64			resume_seen;
 	__u32			resume_client;
 	__u32			resume_index;
-	__u64			resv[2];
+	__u32			pool;
+	__u32			resv0;
+	__u64			resv;
 };
 KVMM_ASSERT_SIZE(kvmm_attach_req, 568);
 KVMM_ASSERT_OFFSET(kvmm_attach_req, group, 152);
 KVMM_ASSERT_OFFSET(kvmm_attach_req, resume_seen, 536);
-KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 552);
+KVMM_ASSERT_OFFSET(kvmm_attach_req, pool, 552);
 
 /* kvmm_attach_rep.resumed */
 #define KVMM_RESUMED_NO		0	/* a new attachment */
@@ -210,9 +214,10 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 552);
  * @token:         names this attachment for a later resume
  * @client:        id of the client in the daemon's files
  * @domain:        id of the domain
- * @pool_bytes:    address range to reserve: extent i lies at i * extent_size
+ * @pool_bytes:    address range to reserve: extent i lies at i * extent_size; it has room for
+ *                 all device pools
  * @extent_size:   bytes
- * @nr_extents:    of the pool
+ * @nr_extents:    of all device pools
  * @unit:          bytes of one step of a table entry
  * @stride:        bytes between layers of a block, for each group
  * @block_bytes:   bytes of a block, all layers; the same for all groups
@@ -247,6 +252,8 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, resv, 552);
  * @resumed:       KVMM_RESUMED_*
  * @memory:        KVMM_MEMORY_*
  * @device:        FNV-1a of the device's UUID, 32 bits, 1 for 0; 0: the host
+ * @pool:          device pool of the domain: the client is sent extents of no other
+ * @nr_pools:      device pools of the daemon
  * @text:          one line with the reason, when @status is not 0
  *
  * Three file descriptors travel with a @status of 0: segment C, segment D
@@ -296,7 +303,8 @@ struct kvmm_attach_rep {
 	__u32	resumed;
 	__u32	memory;
 	__u32	device;
-	__u64	resv;
+	__u32	pool;
+	__u32	nr_pools;
 	char	text[256];
 };
 KVMM_ASSERT_SIZE(kvmm_attach_rep, 552);

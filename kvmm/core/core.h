@@ -29,6 +29,7 @@
 #define CORE_POOL_LIMIT		(16ull << 40)	/* bytes of a pool are less than this */
 #define CORE_MAX_AREAS		4	/* swap areas at once */
 #define CORE_MAX_MOVES		64	/* copies inside the device at once */
+#define CORE_MAX_ZONES		8	/* device pools at once */
 #define CORE_SLOT_HEADER	4096u	/* bytes of a slot before its payload */
 
 /* Pools, in the order of their extents. */
@@ -39,7 +40,9 @@
 
 /**
  * struct core_config - sizes, fixed for the life of the arena
- * @pool_bytes:       most bytes of the device pool; a multiple of @extent_size
+ * @pool_bytes:       most bytes of all device pools; a multiple of @extent_size
+ * @more_bytes:       of these, bytes of the device pools after the first, in their
+ *                    order, each a multiple of @extent_size; 0: no more pools
  * @extent_size:      bytes, a power of two
  * @min_token_bytes:  the least KV bytes a token of a domain may have; sizes
  *                    the block records and the ids kept for sealed blocks
@@ -73,6 +76,7 @@
  */
 struct core_config {
 	u64	pool_bytes;
+	u64	more_bytes[CORE_MAX_ZONES - 1];
 	u64	extent_size;
 	u32	min_token_bytes;
 	u32	max_tenants;
@@ -210,6 +214,7 @@ struct core_bind {
 struct core_attach_info {
 	u32	client;
 	u32	domain;
+	u32	pool;		/* device pool of the domain */
 	u32	tenant;
 	u32	unit;
 	u32	max_seqs;
@@ -307,7 +312,7 @@ enum {
 	CORE_DEVICE_LOST,	/* likewise, and the content of its memory is unknown */
 };
 
-void core_device_failed(struct core *core, u64 now, u32 how);
+void core_device_failed(struct core *core, u64 now, u32 pool, u32 how);
 const char *core_device_name(u32 device);
 
 /* extent.c */
@@ -331,7 +336,7 @@ int __must_check core_area_del(struct core *core, u64 now, u32 area);
 void core_area_lose(struct core *core, u64 now, u32 area);
 
 /* resize.c */
-int __must_check core_pool_resize(struct core *core, u64 now, u64 bytes);
+int __must_check core_pool_resize(struct core *core, u64 now, u32 pool, u64 bytes);
 
 /**
  * struct core_shrink_view - cost of a smaller device pool for a domain
@@ -365,7 +370,7 @@ struct core_shrink;
 
 u64 core_shrink_bytes(const struct core_config *cfg);
 int __must_check core_shrink_begin(const struct core *core, struct core_shrink *s,
-				   u64 bytes);
+				   u32 pool, u64 bytes);
 bool core_shrink_next(const struct core *core, struct core_shrink *s);
 void core_shrink_get(const struct core_shrink *s, u32 dom, struct core_shrink_view *v);
 
@@ -544,6 +549,7 @@ struct core_group_view {
 struct core_domain_view {
 	u32	id;
 	u32	tenant;
+	u32	pool;		/* its device pool */
 	char	name[KVMM_NAME_LEN];
 	u32	block_tokens;	/* of layer group 0 */
 	u64	block_bytes;	/* of each group */
@@ -681,6 +687,7 @@ struct core_lease_view {
 
 struct core_extent_view {
 	u32	extent;
+	u32	pool;		/* device pool */
 	u32	state;
 	u32	tenant;
 	u32	domain;
@@ -755,6 +762,8 @@ int core_get_pressure(const struct core *core, u32 domain,
 int core_get_tier(const struct core *core, u32 pool, struct core_tier_view *v);
 void core_get_events(const struct core *core, u64 *counts);
 void core_get_pool(const struct core *core, struct core_pool_view *v);
+int core_get_zone(const struct core *core, u32 pool, struct core_pool_view *v);
+u32 core_zone_of(const struct core *core, u32 extent);
 int core_get_domain(const struct core *core, u32 i, struct core_domain_view *v);
 int core_get_life(const struct core *core, u32 dom, struct core_life_view *v);
 u32 core_life_interval(const struct core *core);

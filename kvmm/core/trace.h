@@ -242,7 +242,7 @@ struct core_oom_view {
 	u32	nr_domains;
 	u64	extent_size;
 	u32	nr_rows;
-	u32	resv;
+	u32	pool;
 	struct core_oom_row row[CORE_OOM_ROWS];
 };
 

@@ -123,14 +123,15 @@ int show_domains(const struct proc_ctx *ctx)
 	struct seq_file *m = ctx->m;
 	const struct core_domain_view *d;
 	struct proc_tenant_info tenant;
+	char pool[16];
 	u32 i;
 
-	seq_printf(m, "%4s %6s %7s %6s %7s %7s %6s %11s %11s %11s %11s %11s %11s %11s %6s %10s %10s %11s %7s %11s %14s %14s %12s %12s %s\n",
+	seq_printf(m, "%4s %6s %7s %6s %7s %7s %6s %11s %11s %11s %11s %11s %11s %11s %6s %10s %10s %11s %7s %11s %14s %14s %12s %12s %5s %s\n",
 		   "id", "tenant", "clients", "spans", "running", "waiting",
 		   "tokens", "block_bytes", "current_kb", "peak_kb", "max_kb",
 		   "min_kb", "low_kb", "high_kb", "weight", "some_avg10",
 		   "full_avg10", "cached_kb", "leases", "leased_kb",
-		   "prompt_tokens", "output_tokens", "first_tokens", "first_ms", "name");
+		   "prompt_tokens", "output_tokens", "first_tokens", "first_ms", "pool", "name");
 	for (i = 0; i < proc->node.nr_domains; i++) {
 		d = &proc->domains[i];
 		seq_printf(m, "%4u %6s %7u %6u %7u %7u %6u %11llu %11llu %11llu ",
@@ -143,6 +144,8 @@ int show_domains(const struct proc_ctx *ctx)
 		proc_show_limit(m, d->max_bytes, 10, 11);
 		show_domain_limits(m, d);
 		show_domain_work(m, d);
+		snprintf(pool, sizeof(pool), PROC_POOL_NAME, d->pool);
+		seq_printf(m, "%5s ", pool);
 		proc_domain_name(proc, d, m);
 		seq_putc(m, '\n');
 	}
@@ -160,6 +163,7 @@ int show_domain_status(const struct proc_ctx *ctx)
 	seq_printf(m, "\nId:\t%u\n", d->id);
 	seq_printf(m, "Tenant:\t%s\n",
 		   proc_tenant_name(ctx->proc, d->tenant, &tenant));
+	seq_printf(m, "Pool:\t" PROC_POOL_NAME "\n", d->pool);
 	seq_printf(m, "BlockTokens:\t%u\n", d->block_tokens);
 	seq_printf(m, "BlockBytes:\t%llu\n",
 		   (unsigned long long)d->block_bytes);
@@ -305,7 +309,7 @@ int show_slabinfo(const struct proc_ctx *ctx)
 
 static int show_memory(const struct proc_ctx *ctx, u64 bytes)
 {
-	seq_puts(ctx->m, PROC_POOL_NAME " ");
+	seq_printf(ctx->m, PROC_POOL_NAME " ", ctx->domain->pool);
 	proc_show_limit(ctx->m, bytes, 0, 0);
 	seq_putc(ctx->m, '\n');
 	return 0;
@@ -357,7 +361,7 @@ int show_memory_peak(const struct proc_ctx *ctx)
 
 int show_memory_capacity(const struct proc_ctx *ctx)
 {
-	const struct core_pool_view *p = &ctx->proc->node.pool;
+	const struct core_pool_view *p = &ctx->proc->node.zone[ctx->domain->pool];
 
 	return show_memory(ctx, (u64)p->nr_online * p->extent_size);
 }

@@ -95,17 +95,17 @@ static void buddy_add(u32 len, u64 *count)
 }
 
 /*
- * Count the runs of free extents in one pass.
+ * Count the runs of free extents of each device pool in one pass.
  * Return: 1 when an event happened meanwhile, 0, or -errno of the source.
  */
-static int buddy_count(struct proc *proc, u64 *count)
+static int buddy_count(struct proc *proc, u64 (*count)[BUDDY_ORDERS])
 {
 	struct proc_slice slice = { 0 };
 	u64 generation = 0;
-	u32 run = 0, i;
+	u32 run = 0, pool = 0, i;
 	int more;
 
-	memset(count, 0, BUDDY_ORDERS * sizeof(*count));
+	memset(count, 0, CORE_MAX_ZONES * sizeof(*count));
 	do {
 		bool first = !slice.next;
 
@@ -115,24 +115,31 @@ static int buddy_count(struct proc *proc, u64 *count)
 		if (first)
 			generation = slice.generation;
 		for (i = 0; i < slice.nr; i++) {
+			if (proc->extents[i].pool != pool) {
+				buddy_add(run, count[pool]);
+				run = 0;
+				pool = proc->extents[i].pool;
+			}
 			if (proc->extents[i].state != PROC_EXTENT_SPAN &&
 			    proc->extents[i].state != PROC_EXTENT_REVOKING &&
 			    proc->extents[i].state != PROC_EXTENT_OFFLINE) {
 				run++;
 				continue;
 			}
-			buddy_add(run, count);
+			buddy_add(run, count[pool]);
 			run = 0;
 		}
 	} while (more);
-	buddy_add(run, count);
+	buddy_add(run, count[pool]);
 	return generation != slice.generation;
 }
 
 int show_buddyinfo(const struct proc_ctx *ctx)
 {
-	u64 count[BUDDY_ORDERS];
-	int try, err, i;
+	u64 count[CORE_MAX_ZONES][BUDDY_ORDERS];
+	char name[16];
+	int try, err;
+	u32 i, n;
 
 	for (try = 0; try < BUDDY_TRIES; try++) {
 		err = buddy_count(ctx->proc, count);
@@ -141,9 +148,12 @@ int show_buddyinfo(const struct proc_ctx *ctx)
 		if (!err)
 			break;
 	}
-	seq_printf(ctx->m, "Node %d, zone %8s ", 0, PROC_POOL_NAME);
-	for (i = 0; i < BUDDY_ORDERS; i++)
-		seq_printf(ctx->m, "%6llu ", (unsigned long long)count[i]);
-	seq_putc(ctx->m, '\n');
+	for (n = 0; n < ctx->proc->node.nr_zones; n++) {
+		snprintf(name, sizeof(name), PROC_POOL_NAME, n);
+		seq_printf(ctx->m, "Node %d, zone %8s ", 0, name);
+		for (i = 0; i < BUDDY_ORDERS; i++)
+			seq_printf(ctx->m, "%6llu ", (unsigned long long)count[n][i]);
+		seq_putc(ctx->m, '\n');
+	}
 	return 0;
 }

@@ -19,7 +19,7 @@
 #define PROC_RUNS	128	/* runs of a table copied in one call */
 #define PROC_SLICE_BLOCKS 4096	/* table entries or blocks looked at in one call */
 #define PROC_NAME_MAX	(4 * KVMM_NAME_LEN + 16)	/* escaped, with @id */
-#define PROC_POOL_NAME	"gpu0"
+#define PROC_POOL_NAME	"gpu%u"	/* with the number of the device pool */
 #define PROC_HOST_NAME	"host0"
 #define NSEC_PER_SEC	1000000000u
 
@@ -46,7 +46,8 @@ enum {
  * struct proc_node - one snapshot of all records but the long tables
  * @need:       NEED_*: the other members that were asked for
  * @events:     by CORE_EV_*
- * @pool:       the device pool
+ * @pool:       all device pools together
+ * @zone:       each device pool, @nr_zones of them
  * @pressure:   pressure of the node
  * @draining:   the node is drained: it refuses new work
  * @tier:       the lower pools by number; all zero: there is no such pool
@@ -58,6 +59,8 @@ struct proc_node {
 	u32			need;
 	u64			events[NR_CORE_EVENTS];
 	struct core_pool_view	pool;
+	struct core_pool_view	zone[CORE_MAX_ZONES + 1];
+	u32			nr_zones;
 	struct core_pressure_view pressure;
 	struct core_tier_view	tier[CORE_NR_POOLS];
 	u32			nr_domains;
@@ -100,6 +103,7 @@ struct proc {
  * @seq:    record of the sequence in the path
  * @event:  of CORE_TRACE_EVENTS, the event in the path
  * @bytes:  size in the path
+ * @pool:   device pool in the path
  */
 struct proc_ctx {
 	struct proc			*proc;
@@ -110,6 +114,7 @@ struct proc_ctx {
 	u32				seq;
 	u32				event;
 	u64				bytes;
+	u32				pool;
 };
 
 /* Records that a file is printed from; names in its path may need more. */
@@ -121,7 +126,8 @@ struct proc_ctx {
 #define NEED_SEQS	BIT(5)	/* names of sequences, asked for one by one */
 #define NEED_LIVES	BIT(6)	/* lifetime histograms, with NEED_DOMAINS */
 #define NEED_EVENTS	BIT(7)	/* names of events: nothing is fetched */
-#define NEED_SIZES	BIT(10)	/* sizes of the pool; with the pool */
+#define NEED_SIZES	BIT(10)	/* sizes of a pool; with the pools */
+#define NEED_POOLS	BIT(11)	/* names of device pools; with the pools */
 #define PSI_FILE(res)	(((res) + 1u) << 8)	/* of CORE_PSI_*; takes triggers */
 #define PSI_RES(need)	((((need) >> 8) & 3) - 1)
 #define FOR_TENANTS	BIT(31)	/* shown to a tenant, with its own records alone */
@@ -142,11 +148,13 @@ struct proc_ctx {
 	  "the running state as lines of the file of options, which kvctl save writes") \
 	x("meminfo", 0444, NEED_POOL | NEED_TIERS, show_meminfo,	\
 	  "where the bytes of the pools are")				\
+	x("pools", 0444, NEED_ALL | NEED_TIERS, show_pools,		\
+	  "one line per device pool: its size and use, its device, its domains") \
 	x("vmstat", 0444, NEED_ALL, show_vmstat,			\
 	  "counts of now, and counters of events")			\
 	x("zoneinfo", 0444, NEED_POOL | NEED_TIERS | NEED_DOMAINS, show_zoneinfo, \
 	  "the pools in pages of 4 kB, the domains in blocks, and watermarks")			\
-	x("buddyinfo", 0444, 0, show_buddyinfo,				\
+	x("buddyinfo", 0444, NEED_POOL, show_buddyinfo,				\
 	  "runs of free extents by length")				\
 	x("blockmap", 0400, 0, show_blockmap,				\
 	  "one line per span: the state of each of its blocks")		\
@@ -176,9 +184,9 @@ struct proc_ctx {
 	  "switches all events: 0 or 1, X where some are on")		\
 	x("events/EVENT/enable", 0644, 0, show_event_enable,		\
 	  "switches an event of trace: 0 or 1")				\
-	x("pool/gpu0/size", 0644, NEED_POOL, show_pool_size,		\
-	  "bytes of the device pool that are online, or are to be")	\
-	x("pool/gpu0/shrink/SIZE", 0400, NEED_DOMAINS, show_shrink,	\
+	x("pool/POOL/size", 0644, NEED_POOL, show_pool_size,		\
+	  "bytes of a device pool that are online, or are to be")	\
+	x("pool/POOL/shrink/SIZE", 0400, NEED_DOMAINS, show_shrink,	\
 	  "the cost of making the pool as small as that now, one line per domain") \
 	x("pressure/memory", 0666, NEED_POOL | PSI_FILE(CORE_PSI_MEMORY), show_pressure, \
 	  "time lost for want of memory, as in the kernel")		\
@@ -311,8 +319,8 @@ int __must_check proc_fetch_trace(struct proc *proc, struct proc_trace *t);
 int __must_check proc_fetch_enabled(struct proc *proc, u32 *events);
 int __must_check proc_fetch_oom(struct proc *proc);
 int __must_check proc_fetch_map(struct proc *proc, struct proc_slice *slice);
-int __must_check proc_fetch_shrink(struct proc *proc, struct core_shrink *s, u64 bytes,
-				   int *answer, struct proc_slice *first,
+int __must_check proc_fetch_shrink(struct proc *proc, u32 pool, struct core_shrink *s,
+				   u64 bytes, int *answer, struct proc_slice *first,
 				   struct proc_slice *last);
 int __must_check proc_fetch_runs(struct proc *proc, u32 seq, u32 *at);
 u32 proc_seq_record(const struct proc *proc, const struct core_seq_view *v);

@@ -60,8 +60,10 @@ static void show_head(struct seq_file *m, u64 start, u64 end,
 static void run_name(const struct core_domain_view *d, const struct core_run *r,
 		     char *name, size_t len)
 {
-	const char *place = r->block != CORE_NONE ? PROC_POOL_NAME : "trimmed";
+	char place[16] = "trimmed";
 
+	if (r->block != CORE_NONE)
+		snprintf(place, sizeof(place), PROC_POOL_NAME, d ? d->pool : 0);
 	if (d && d->nr_groups > 1)
 		snprintf(name, len, "[%s:group%u]", place, r->group);
 	else

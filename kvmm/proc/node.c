@@ -222,15 +222,13 @@ static void show_zone_domain(const struct proc *proc, struct seq_file *m,
 		   d->nr_spans_empty);
 }
 
-int show_zoneinfo(const struct proc_ctx *ctx)
+static void show_zone_device(struct seq_file *m, u32 pool, const struct core_pool_view *p)
 {
-	const struct proc_node *n = &ctx->proc->node;
-	const struct core_pool_view *p = &n->pool;
-	struct seq_file *m = ctx->m;
+	char name[16];
 	u64 sum = 0;
-	u32 i;
 
-	show_zone(m, PROC_POOL_NAME, p->free_extents + p->free, p->wmark,
+	snprintf(name, sizeof(name), PROC_POOL_NAME, pool);
+	show_zone(m, name, p->free_extents + p->free, p->wmark,
 		  p->total, p->total - p->offline - p->reserved);
 #define x(name, text) show_zone_part(m, "nr_pages_" #name, &sum, p->name);
 	CORE_POOL_PARTS(x)
@@ -241,6 +239,16 @@ int show_zoneinfo(const struct proc_ctx *ctx)
 		   (unsigned long long)p->extent_size >> PAGE_SHIFT,
 		   p->nr_extents, p->nr_free_extents, p->nr_online,
 		   core_device_name(p->device));
+}
+
+int show_zoneinfo(const struct proc_ctx *ctx)
+{
+	const struct proc_node *n = &ctx->proc->node;
+	struct seq_file *m = ctx->m;
+	u32 i;
+
+	for (i = 0; i < n->nr_zones; i++)
+		show_zone_device(m, i, &n->zone[i]);
 	if (n->tier[CORE_POOL_HOST].online)
 		show_zone_host(m, &n->tier[CORE_POOL_HOST]);
 	for (i = 0; i < n->nr_domains; i++)
@@ -248,10 +256,57 @@ int show_zoneinfo(const struct proc_ctx *ctx)
 	return 0;
 }
 
-/* pool/gpu0/size - bytes that are online; an operator may lower and raise them */
+/* Column of pools, width, value: of the pool p. */
+#define POOLS_COLUMNS(x)						\
+	x(total_kb,	12, p->total >> 10)				\
+	x(online_kb,	12, p->nr_online * p->extent_size >> 10)	\
+	x(free_kb,	12, (p->free_extents + p->free) >> 10)		\
+	x(cached_kb,	12, p->cached >> 10)				\
+	x(used_kb,	12, (p->open + p->sealed) >> 10)		\
+	x(committed_kb,	12, p->committed_as >> 10)			\
+	x(limit_kb,	12, p->commit_limit >> 10)			\
+	x(domains,	7, domains)					\
+	x(clients,	7, clients)
+
+static void show_pool_line(const struct proc *proc, struct seq_file *m, u32 pool)
+{
+	const struct core_pool_view *p = &proc->node.zone[pool];
+	u32 domains = 0, clients = 0, i;
+	char name[16];
+
+	for (i = 0; i < proc->node.nr_domains; i++) {
+		if (proc->domains[i].pool != pool)
+			continue;
+		domains++;
+		clients += proc->domains[i].nr_clients;
+	}
+	snprintf(name, sizeof(name), PROC_POOL_NAME, pool);
+	seq_printf(m, "%-6s ", name);
+#define x(name, width, value)						\
+	seq_printf(m, "%*llu ", width, (unsigned long long)(value));
+	POOLS_COLUMNS(x)
+#undef x
+	seq_printf(m, "%s\n", core_device_name(p->device));
+}
+
+int show_pools(const struct proc_ctx *ctx)
+{
+	u32 i;
+
+	seq_printf(ctx->m, "%-6s ", "pool");
+#define x(name, width, value) seq_printf(ctx->m, "%*s ", width, #name);
+	POOLS_COLUMNS(x)
+#undef x
+	seq_puts(ctx->m, "device\n");
+	for (i = 0; i < ctx->proc->node.nr_zones; i++)
+		show_pool_line(ctx->proc, ctx->m, i);
+	return 0;
+}
+
+/* pool/POOL/size - bytes that are online; an operator may lower and raise them */
 int show_pool_size(const struct proc_ctx *ctx)
 {
-	const struct core_pool_view *p = &ctx->proc->node.pool;
+	const struct core_pool_view *p = &ctx->proc->node.zone[ctx->pool];
 
 	seq_printf(ctx->m, "%llu\n", (unsigned long long)
 		   (p->nr_online * p->extent_size));

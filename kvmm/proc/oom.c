@@ -83,7 +83,7 @@ static void show_charged(struct seq_file *m, const struct core_oom_view *o)
 	}
 	seq_printf(m, "tenant %u: usage %llukB of %u domains\n", r->tenant,
 		   (unsigned long long)tenant, nr);
-	seq_printf(m, "pool " PROC_POOL_NAME ": total %llukB online %llukB free extents %llukB\n",
+	seq_printf(m, "pool " PROC_POOL_NAME ": total %llukB online %llukB free extents %llukB\n", o->pool,
 		   (unsigned long long)(o->nr_extents * o->extent_size >> 10),
 		   (unsigned long long)(o->nr_online * o->extent_size >> 10),
 		   (unsigned long long)(o->nr_free * o->extent_size >> 10));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * shrink.c - pool/gpu0/shrink/SIZE: the cost of a smaller device pool
+ * shrink.c - pool/POOL/shrink/SIZE: the cost of a smaller device pool
  *
  * The core counts in slices (kvmm/core/node/shrink.c).  The first and the last line
  * show whether the counts are of one instant.  The first row adds up all domains.
@@ -49,7 +49,7 @@ static const u32 parts[] = { 90, 75, 50, 25 };
 /* proc_shrink_ls() - print sizes that can be asked for */
 void proc_shrink_ls(const struct proc_ctx *ctx)
 {
-	const struct core_pool_view *p = &ctx->proc->node.pool;
+	const struct core_pool_view *p = &ctx->proc->node.zone[ctx->pool];
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(parts); i++) {
@@ -148,7 +148,8 @@ int show_shrink(const struct proc_ctx *ctx)
 	s = calloc(1, core_shrink_bytes(&ctx->proc->cfg));
 	if (!s)
 		return -ENOMEM;
-	err = proc_fetch_shrink(ctx->proc, s, ctx->bytes, &answer, &first, &last);
+	err = proc_fetch_shrink(ctx->proc, ctx->pool, s, ctx->bytes, &answer, &first,
+				&last);
 	if (!err) {
 		proc_show_begin(ctx, &first);
 		seq_printf(ctx->m, "%12s %6s ", "size_kb", "answer");

@@ -98,9 +98,11 @@ static void snap_node(struct core *core, void *arg)
 	struct proc_node *node = &proc->node;
 
 	node->draining = core_get_drain(core);
-	if (node->need & (NEED_POOL | NEED_SIZES)) {
+	if (node->need & (NEED_POOL | NEED_SIZES | NEED_POOLS)) {
 		core_get_events(core, node->events);
 		core_get_pool(core, &node->pool);
+		while (!core_get_zone(core, node->nr_zones, &node->zone[node->nr_zones]))
+			node->nr_zones++;
 		(void)core_get_pressure(core, CORE_NONE, &node->pressure);
 	}
 	if (node->need & NEED_TIERS)
@@ -425,6 +427,7 @@ int proc_fetch_map(struct proc *proc, struct proc_slice *slice)
 struct snap_shrink {
 	struct proc		*proc;
 	struct core_shrink	*s;
+	u32			pool;
 	u64			bytes;
 	u64			generation;
 	int			answer;
@@ -438,23 +441,24 @@ static void snap_shrink(struct core *core, void *arg)
 
 	x->generation = snap_generation(core, x->proc->node.events);
 	if (!x->begun)
-		x->answer = core_shrink_begin(core, x->s, x->bytes);
+		x->answer = core_shrink_begin(core, x->s, x->pool, x->bytes);
 	x->begun = true;
 	x->more = !x->answer && core_shrink_next(core, x->s);
 }
 
 /**
  * proc_fetch_shrink() - compute the cost of a device pool of @bytes
+ * @pool:   number of the pool
  * @s:      core_shrink_bytes() of zeroed memory
  * @answer: takes 0, or the error of core_pool_resize(): then @s has no cost
  * @first, @last: take the generations of the first slice and the last
  *
  * Return: 0, or -errno of the source.
  */
-int proc_fetch_shrink(struct proc *proc, struct core_shrink *s, u64 bytes, int *answer,
-		      struct proc_slice *first, struct proc_slice *last)
+int proc_fetch_shrink(struct proc *proc, u32 pool, struct core_shrink *s, u64 bytes,
+		      int *answer, struct proc_slice *first, struct proc_slice *last)
 {
-	struct snap_shrink x = { .proc = proc, .s = s, .bytes = bytes };
+	struct snap_shrink x = { .proc = proc, .s = s, .pool = pool, .bytes = bytes };
 	int err;
 
 	*first = (struct proc_slice){ 0 };

@@ -137,6 +137,8 @@ static u32 part_need(const struct part *own)
 		return NEED_EVENTS;
 	if (part_is(own, "SIZE"))
 		return NEED_SIZES;
+	if (part_is(own, "POOL"))
+		return NEED_POOLS;
 	return part_is(own, "ID") ? NEED_CLIENTS : 0;
 }
 
@@ -164,6 +166,22 @@ static bool event_match(struct proc_ctx *ctx, const struct part *given)
 
 	ctx->event = (u32)event;
 	return event >= 0;
+}
+
+/* Find a device pool by its name, gpu0 or the like. */
+static bool pool_match(struct proc_ctx *ctx, const struct part *given)
+{
+	char name[16];
+	u32 i;
+
+	for (i = 0; i < ctx->proc->node.nr_zones; i++) {
+		snprintf(name, sizeof(name), PROC_POOL_NAME, i);
+		if (!part_is(given, name))
+			continue;
+		ctx->pool = i;
+		return true;
+	}
+	return false;
 }
 
 /* Is it a size, in bytes or with a unit? */
@@ -202,6 +220,8 @@ static bool part_match(struct proc_ctx *ctx, const struct part *own,
 		return event_match(ctx, given);
 	if (need == NEED_SIZES)
 		return size_match(ctx, given);
+	if (need == NEED_POOLS)
+		return pool_match(ctx, given);
 	ctx->client = proc_client_by_name(ctx->proc, given->s, given->len);
 	return ctx->client;
 }
@@ -307,6 +327,11 @@ static int ls_names(const struct proc_ctx *ctx, const struct part *what)
 	if (part_need(what) == NEED_EVENTS) {
 		for (i = 0; i < NR_CORE_TRACE; i++)
 			seq_printf(ctx->m, "%s/\n", proc_event_name(i));
+		return 0;
+	}
+	if (part_need(what) == NEED_POOLS) {
+		for (i = 0; i < proc->node.nr_zones; i++)
+			seq_printf(ctx->m, PROC_POOL_NAME "/\n", i);
 		return 0;
 	}
 	if (part_need(what) == NEED_SIZES) {

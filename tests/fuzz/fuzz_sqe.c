@@ -126,7 +126,7 @@ static void ev_operator(struct fuzz *f)
 				       b >> 4 & (CORE_MAX_AREAS - 1));
 		break;
 	case 3:
-		(void)!core_pool_resize(shell.core, shell.now,
+		(void)!core_pool_resize(shell.core, shell.now, 0,
 					b & 16 ? shell.cfg.pool_bytes : value);
 		break;
 	case 4:

@@ -16,7 +16,7 @@
 static void fails(struct sim *w, u32 how)
 {
 	LOG(w, "the device fails: %s", core_device_name(how));
-	core_device_failed(w->core, w->now, how);
+	core_device_failed(w->core, w->now, 0, how);
 	world_event_done(w);
 }
 

@@ -58,16 +58,16 @@ static void resize_to(struct sim *w, u32 nr)
 	LOG(w, "operator: a pool of %u extents", nr);
 	/* The core asks for memory in this very event. */
 	w->nr_online = nr;
-	err = core_pool_resize(w->core, w->now,
+	err = core_pool_resize(w->core, w->now, 0,
 			       bytes < w->cfg.pool_bytes ? bytes + more : bytes);
 	LAW(w, !err, "a pool of %u of %u extents: %d", nr, w->nr_extents, err);
 }
 
 static void resize_refused(struct sim *w)
 {
-	LAW(w, core_pool_resize(w->core, w->now, w->cfg.extent_size - 1) ==
+	LAW(w, core_pool_resize(w->core, w->now, 0, w->cfg.extent_size - 1) ==
 	    -EINVAL, "a pool of nothing");
-	LAW(w, core_pool_resize(w->core, w->now, w->cfg.pool_bytes + 1) ==
+	LAW(w, core_pool_resize(w->core, w->now, 0, w->cfg.pool_bytes + 1) ==
 	    -ERANGE, "a pool of more than there is");
 }
 

@@ -184,12 +184,12 @@ static void scene_move(u32 cl, u32 other)
 	if (sh_state(other, b) == KVMM_SEQ_READY)
 		(void)sh_begin(other, b, 0, 300);
 	scene_now();
-	SH_CORE((void)!core_pool_resize(sh.core, sh.now, 6 * SH_EXTENT));
+	SH_CORE((void)!core_pool_resize(sh.core, sh.now, 0, 6 * SH_EXTENT));
 	sh_settle();
 	scene_now();
 	sh_tick(60);
 	scene_answer(0);
-	SH_CORE((void)!core_pool_resize(sh.core, sh.now, 8 * SH_EXTENT));
+	SH_CORE((void)!core_pool_resize(sh.core, sh.now, 0, 8 * SH_EXTENT));
 	sh_settle();
 	scene_now();
 }

@@ -119,7 +119,7 @@ SPOIL(extent_tenant, c->extents[0].tenant++)
 SPOIL(extent_backed, c->extents[0].backed = 0)
 SPOIL(extent_mapped, c->extents[0].mapped |= BIT_ULL(40))
 SPOIL(extent_sent, c->extents[0].sent |= BIT_ULL(40))
-SPOIL(pool_size, c->head->cfg.pool_bytes += SH_EXTENT)
+SPOIL(pool_size, c->head->zones[0].nr_extents++)
 SPOIL(table, table_set(c, &s->tab, 1, table_get(c, &s->tab, 0)))
 SPOIL(shadow, sh.cl[cl].tables[s->tab.first_page].entry[1]++)
 SPOIL(shadow_seq, sh.cl[cl].tables[s->tab.first_page].seq++)
@@ -133,7 +133,8 @@ SPOIL(soon, d->soon++)
 SPOIL(age, d->age_head = CORE_NONE)
 SPOIL(swapped, d->nr_swapped++)
 SPOIL(fill_on, s->fill_on = 0)
-SPOIL(loose, c->head->pools[0].loose++)
+SPOIL(loose, c->head->zones[0].loose++)
+SPOIL(loose_host, c->head->pools[1].loose++)
 SPOIL(tails, d->tails--)
 SPOIL(promised, c->clients[cl].promised++)
 SPOIL(cl_marked, c->clients[cl].nr_marked++)
@@ -170,7 +171,7 @@ static const struct {
 	CASE(shadow_seq), CASE(peak), CASE(close_waits), CASE(wait_back),
 	CASE(run_back), CASE(run_tail), CASE(nr_copy), CASE(soon), CASE(tails), CASE(promised),
 	CASE(cl_marked), CASE(ready_root), CASE(oldest), CASE(wait_root), CASE(ready_flag),
-	CASE(refused), CASE(refused_flag), CASE(loose),
+	CASE(refused), CASE(refused_flag), CASE(loose), CASE(loose_host),
 	CASE(swapped), CASE(fill_on), CASE(age),
 };
 

@@ -35,8 +35,9 @@ BAD(flags, KVMM_ATTACH_RESUME)
 #define BAD_AT(name, place, value)					\
 	static void bad_##name(void) { bad_req.place = (value); }
 
-BAD_AT(resv_0, resv[0], 1)
-BAD_AT(resv_1, resv[1], 1)
+BAD(resv0, 1)
+BAD(resv, 1)
+BAD(pool, 2)
 BAD_AT(domain_empty, domain[0], 0)
 BAD_AT(domain_endless, domain[KVMM_NAME_LEN - 1], 'x')
 BAD_AT(steps_many, max_steps, KVMM_MAX_STEPS + 1)
@@ -66,8 +67,9 @@ static const struct {
 	void		(*spoil)(void);
 	int		error;
 } bad_attach[] = {
-	{ "resv[0]", bad_resv_0, -EINVAL },
-	{ "resv[1]", bad_resv_1, -EINVAL },
+	{ "resv0", bad_resv0, -EINVAL },
+	{ "resv", bad_resv, -EINVAL },
+	{ "a pool that is not there", bad_pool, -ENXIO },
 	{ "no name", bad_domain_empty, -EINVAL },
 	{ "a name without an end", bad_domain_endless, -EINVAL },
 	{ "no steps", bad_max_steps, -EINVAL },

@@ -353,7 +353,7 @@ START_TEST(test_records_are_unused)
 		ck_assert_uint_eq(c->head->evacs[i].span, CORE_NONE);
 	for (i = 0; i < s->all_extents; i++)
 		ck_assert_uint_eq(c->extents[i].domain, CORE_NONE);
-	ck_assert_uint_eq(c->head->nr_online, DEV);
+	ck_assert_uint_eq(c->head->zones[0].nr_online, DEV);
 	ck_assert_uint_eq(c->head->arrival, 1);
 	ck_assert_uint_eq(c->head->bytes, core_arena_size(&sh.cfg));
 }
@@ -372,11 +372,12 @@ START_TEST(test_pools)
 		ck_assert_uint_eq(p->nr_extents, i == CORE_POOL_DEV ? DEV :
 				  i == CORE_POOL_HOST ? HOST : 0);
 		ck_assert_uint_eq(p->online, i < CORE_POOL_AREA);
-		ck_assert_uint_eq(p->loose, p->nr_extents);
+		ck_assert_uint_eq(p->loose, i ? p->nr_extents : 0);
 		ck_assert_uint_eq(p->io_head, CORE_NONE);
 		ck_assert_uint_eq(p->io_tail, CORE_NONE);
 		first += i < CORE_POOL_AREA ? p->nr_extents : AREA;
 	}
+	ck_assert_uint_eq(c->head->zones[0].loose, DEV);
 	for (e = 0; e < core_sizes(c)->all_extents; e++) {
 		bool host = e >= DEV && e < DEV + HOST;
 

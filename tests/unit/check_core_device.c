@@ -70,7 +70,7 @@ static void teardown(void)
 
 static void fails(u32 how)
 {
-	SH_CORE(core_device_failed(sh.core, sh.now, how));
+	SH_CORE(core_device_failed(sh.core, sh.now, 0, how));
 	sh_settle();
 	ck_assert_uint_eq(sh_pool().device, how);
 	ck_assert_uint_eq(sh_count(CORE_EV_device_fail), 1);
@@ -247,7 +247,7 @@ START_TEST(test_cut_move)
 	for (i = 0; i < 3; i++)
 		ck_assert_int_eq(sh_close(cl, seq[i]), 0);
 	drop_caches();
-	SH_CORE(ck_assert_int_eq(core_pool_resize(sh.core, sh.now,
+	SH_CORE(ck_assert_int_eq(core_pool_resize(sh.core, sh.now, 0,
 						  3 * SH_EXTENT), 0));
 	for (i = 0; i < 100 && !nr_copies; i++)
 		sh_tick(50);

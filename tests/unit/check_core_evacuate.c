@@ -208,7 +208,7 @@ START_TEST(test_patience)
 	tick_at(since + patience);
 	ck_assert(!evacuate_is_on(c, 0));
 	ck_assert_uint_eq(sh_count(CORE_EV_span_putback), 1);
-	ck_assert_uint_eq(c->head->evac_after,
+	ck_assert_uint_eq(c->head->zones[0].evac_after,
 			  since + patience + sh.cfg.starve_ns / 8);
 }
 END_TEST
@@ -225,7 +225,7 @@ START_TEST(test_stuck)
 	tick_at(sh.now);
 	ck_assert(!evacuate_is_on(c, 3));
 	ck_assert_uint_eq(sh_count(CORE_EV_span_putback), 1);
-	ck_assert_uint_eq(c->head->evac_after, 0);
+	ck_assert_uint_eq(c->head->zones[0].evac_after, 0);
 }
 END_TEST
 
@@ -357,7 +357,7 @@ START_TEST(test_spans_for_a_promise)
 	/* One is on its way, and another cannot be had. */
 	ck_assert_int_eq(ask('t', 4), ROOM_MOVED);
 	ck_assert_int_eq(ask('t', 8), ROOM_NONE);
-	c->head->evac_after = sh.now + 1;
+	c->head->zones[0].evac_after = sh.now + 1;
 	ck_assert_int_eq(ask('t', 4), ROOM_MOVED);
 	ck_assert_int_eq(ask('t', 8), ROOM_NONE);
 	ck_assert_uint_eq(on(), BIT(2));
@@ -367,10 +367,10 @@ END_TEST
 START_TEST(test_pause_after_a_span_put_back)
 {
 	sparse("aaaaTTTT", open_ones);
-	c->head->evac_after = sh.now + 1;
+	c->head->zones[0].evac_after = sh.now + 1;
 	ck_assert_int_eq(ask('t', 4), ROOM_NONE);
 	ck_assert_uint_eq(on(), 0);
-	c->head->evac_after = sh.now;
+	c->head->zones[0].evac_after = sh.now;
 	ck_assert_int_eq(ask('t', 4), ROOM_MOVED);
 }
 END_TEST

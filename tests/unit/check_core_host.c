@@ -255,7 +255,7 @@ START_TEST(test_host_pool_has_memory)
 {
 	u32 second = sh_attach(2, "b");
 
-	c->head->create_after = ~0ull;
+	c->head->zones[0].create_after = ~0ull;
 	ck_assert(host_room(c, sh.cl[second].info.domain, 8));
 	ck_assert_uint_eq(host_free(c, sh.cl[second].info.domain), 8);
 }
@@ -264,9 +264,9 @@ END_TEST
 /* After the device failed there is no room. */
 START_TEST(test_failed_device)
 {
-	c->head->device = CORE_DEVICE_CUT;
+	c->head->zones[0].device = CORE_DEVICE_CUT;
 	ck_assert(!host_room(c, 0, 1));
-	c->head->device = CORE_DEVICE_WORKS;
+	c->head->zones[0].device = CORE_DEVICE_WORKS;
 	ck_assert(host_room(c, 0, 1));
 }
 END_TEST

@@ -140,7 +140,7 @@ START_TEST(test_lost_device)
 
 	ck_assert_int_eq(span_isolate(c, span_of(a, 0)), 0);
 	ck_assert_uint_eq(d->dev.isolated_free, 2);
-	SH_CORE(core_device_failed(c, sh.now, CORE_DEVICE_LOST));
+	SH_CORE(core_device_failed(c, sh.now, 0, CORE_DEVICE_LOST));
 	sh_check();
 	ck_assert_uint_eq(d->dev.isolated_free, 0);
 	ck_assert_uint_eq(d->dev.isolated_cached, 0);

@@ -439,7 +439,7 @@ START_TEST(test_lost_device)
 	cache(2, 0);
 	ck_assert_int_eq(lease(32, 0, 1000), 0);
 	copies_done();
-	SH_CORE(core_device_failed(c, sh.now, CORE_DEVICE_LOST));
+	SH_CORE(core_device_failed(c, sh.now, 0, CORE_DEVICE_LOST));
 	sh_settle();
 	ck_assert_uint_eq(sh_state(cl, got.seq), KVMM_SEQ_FAILED);
 	ck_assert_uint_eq(c->head->nr_leases, 0);

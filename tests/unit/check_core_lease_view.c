@@ -190,7 +190,7 @@ START_TEST(test_none)
 	cache(1, 0);
 	lease(1, 0, "");
 	copies_done();
-	SH_CORE(core_device_failed(c, sh.now, CORE_DEVICE_LOST));
+	SH_CORE(core_device_failed(c, sh.now, 0, CORE_DEVICE_LOST));
 	sh_settle();
 	ck_assert_int_eq(core_get_lease(c, record(), &view), -ENOENT);
 	ck_assert_int_eq(core_get_seq(c, record(), &s), 0);

@@ -140,7 +140,7 @@ START_TEST(test_lost_device)
 	(void)to_host(1000, 1, true);
 	(void)to_host(1000, 0, true);
 	ck_assert_uint_eq(look(48, 0), 48);
-	SH_CORE(core_device_failed(c, sh.now, CORE_DEVICE_LOST));
+	SH_CORE(core_device_failed(c, sh.now, 0, CORE_DEVICE_LOST));
 	sh_settle();
 	ck_assert_uint_eq(look(48, 0), 0);
 	ck_assert_uint_eq(look(32, 1000), 32);
@@ -160,7 +160,7 @@ START_TEST(test_lost_device_in_use)
 	ck_assert_int_eq(sh_begin(cl, seq, 40, 1), 0);
 	ck_assert_uint_eq(look(40, 0), 32);
 	ck_assert_uint_eq(look(16, 1000), 16);
-	SH_CORE(core_device_failed(c, sh.now, CORE_DEVICE_LOST));
+	SH_CORE(core_device_failed(c, sh.now, 0, CORE_DEVICE_LOST));
 	sh_settle();
 	ck_assert_uint_eq(look(40, 0), 0);
 	ck_assert_uint_eq(look(16, 1000), 0);
@@ -180,8 +180,8 @@ START_TEST(test_block_that_goes)
 		c->spans[first].class = CORE_CLASS_ISOLATED;
 		c->extents[first].want = 1;
 	} else {
-		c->head->resizing = 1;
-		c->head->nr_online = first;
+		c->head->zones[0].resizing = 1;
+		c->head->zones[0].nr_online = first;
 	}
 	ck_assert_uint_lt(look(32, 0), 32);
 }

@@ -144,8 +144,13 @@ START_TEST(test_head)
 	const u32 nr = core_sizes(c)->nr_extents;
 
 	try(NULL, "nothing");
-	refused("extents in use", h->nr_online, 0);
-	refused("extents in use", h->nr_online, nr + 1);
+	refused("extents in use", h->zones[0].nr_online, 0);
+	refused("extents in use", h->zones[0].nr_online, nr + 1);
+	refused("first extent of device pool", h->zones[0].first, 1);
+	refused("extents of device pool", h->zones[0].nr_extents, nr - 1);
+	refused("extents of device pool", h->zones[1].nr_extents, 1);
+	refused("device pools of the arena", h->nr_zones, 2);
+	refused("device pools of the arena", h->nr_zones, 0);
 	refused("time of the arena", h->ticked, sh.now + 1);
 	accepted(h->ticked, sh.now);
 	refused("rest of an event", h->more, 3);

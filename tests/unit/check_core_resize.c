@@ -41,7 +41,7 @@ static int resize(u32 nr)
 {
 	int err;
 
-	SH_CORE(err = core_pool_resize(c, sh.now, nr * SH_EXTENT));
+	SH_CORE(err = core_pool_resize(c, sh.now, 0, nr * SH_EXTENT));
 	sh_settle();
 	return err;
 }
@@ -114,14 +114,14 @@ END_TEST
 
 START_TEST(test_refused)
 {
-	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 0), -EINVAL));
-	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, SH_EXTENT - 1),
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 0, 0), -EINVAL));
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 0, SH_EXTENT - 1),
 				 -EINVAL));
-	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, ALL * SH_EXTENT +
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 0, ALL * SH_EXTENT +
 						  1), -ERANGE));
 	expect_offline(0);
 	/* The size is rounded down to whole extents. */
-	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 4 * SH_EXTENT -
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 0, 4 * SH_EXTENT -
 						  1), 0));
 	expect_offline(5);
 }
@@ -420,7 +420,7 @@ START_TEST(test_reservation_gives_way)
 	cached(1, 9000);
 	ck_assert_uint_eq(sh_domain(cl).nr_spans, ALL);
 	a = sh_ready(cl, 30 * SH_BT, 0, 1000);
-	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 7 * SH_EXTENT), 0));
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 0, 7 * SH_EXTENT), 0));
 	sh_check();
 	ck_assert_uint_eq(sh_state(cl, a), KVMM_SEQ_RECOMPUTE);
 	ck_assert_uint_eq(sh_count(CORE_EV_resize_preempt), 1);

@@ -166,6 +166,8 @@ static void claim(u32 nr)
 /* The span of a claim that is given up is put back, and no other. */
 START_TEST(test_claim_given_up)
 {
+	struct kv_zone *z = &c->head->zones[0];
+
 	scene("XXXXYTTT");
 	ck_assert_int_eq(sh_begin(owner['x'], runs[0], 3 * SH_BT + 1, 1), 0);
 	claim(4);
@@ -173,9 +175,12 @@ START_TEST(test_claim_given_up)
 	ck_assert_uint_eq(d_of('t')->nr_revokes, 1);
 	ck_assert(span_is_isolated(&c->spans[0]));
 	ck_assert_int_eq(span_isolate(c, 1), 0);
-	SH_CORE(revoke_abandon_from(c, 1));
+	z->nr_online = 1;
+	SH_CORE(revoke_abandon_from(c, z));
 	ck_assert_uint_eq(sh_count(CORE_EV_revoke_abandon), 0);
-	SH_CORE(revoke_abandon_from(c, 0));
+	z->nr_online = 0;
+	SH_CORE(revoke_abandon_from(c, z));
+	z->nr_online = z->nr_extents;
 	ck_assert_uint_eq(sh_count(CORE_EV_revoke_abandon), 1);
 	ck_assert_uint_eq(sh_count(CORE_EV_span_putback), 1);
 	ck_assert(span_is_isolated(&c->spans[1]));

@@ -421,7 +421,7 @@ static void try(const char *text, const char *what)
 			      what, how, r.text);
 	/* No extent leaves the pool; a tick would find that, too. */
 	if (!text)
-		ck_assert_uint_eq(next->head->resizing, 0);
+		ck_assert_uint_eq(next->head->zones[0].resizing, 0);
 	free(copy);
 	free(next);
 }
@@ -440,8 +440,8 @@ START_TEST(test_damaged_head_and_domain)
 {
 	struct kv_domain *d = c->domains;
 
-	refused("extents in use", c->head->nr_online, 0);
-	refused("extents in use", c->head->nr_online, POOL / SH_PER + 1);
+	refused("extents in use", c->head->zones[0].nr_online, 0);
+	refused("extents in use", c->head->zones[0].nr_online, POOL / SH_PER + 1);
 	refused("extents of pool", core_pool(c, AREA)->nr_extents, 64);
 	refused("use of tenant", c->tenants[0].used, 2);
 	refused("use of domain", d->used, 2);
@@ -509,20 +509,20 @@ START_TEST(test_work_is_reset)
 	struct core_head *h = c->head;
 	const u8 zero[sizeof(struct kv_part)] = { 0 };
 
-	h->resizing = 1;
+	h->zones[0].resizing = 1;
 	h->more = 1;
 	h->bar_pass = 5;
-	h->evac_after = ~0ull;
+	h->zones[0].evac_after = ~0ull;
 	h->clean_after = ~0ull;
-	h->create_after = ~0ull;
+	h->zones[0].create_after = ~0ull;
 	h->nr_copies = 7;
 	try(NULL, "work that was not done");
 	salvaged();
 	ck_assert_uint_eq(h->more, 0);
 	ck_assert_uint_eq(h->bar_pass, 0);
-	ck_assert_uint_eq(h->evac_after, 0);
+	ck_assert_uint_eq(h->zones[0].evac_after, 0);
 	ck_assert_uint_eq(h->clean_after, 0);
-	ck_assert_uint_eq(h->create_after, 0);
+	ck_assert_uint_eq(h->zones[0].create_after, 0);
 	ck_assert_uint_eq(h->nr_copies, 0);
 	ck_assert_mem_eq(part_at(c, part_index(c, 5, HOST)), zero, sizeof(zero));
 }

@@ -16,7 +16,7 @@ static void shrinks(u32 nr)
 {
 	u32 i;
 
-	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, nr * SH_EXTENT), 0));
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 0, nr * SH_EXTENT), 0));
 	for (i = 0; i < PATIENCE && sh_pool().resizing; i++) {
 		sh_settle();
 		all_done();
@@ -78,7 +78,7 @@ START_TEST(test_slot_is_waited_for)
 		ck_assert_uint_eq(sh_count(CORE_EV_evict_no_copy), 0);
 		return;
 	}
-	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, SH_EXTENT), 0));
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 0, SH_EXTENT), 0));
 	copies_done();
 	sh_tick(PATIENCE - 1);
 	ck_assert_uint_gt(nr_ios, 0);
@@ -123,7 +123,7 @@ static struct core_shrink_view foretold(u32 nr)
 
 	ck_assert(s && before);
 	memcpy(before, c->head, bytes);
-	ck_assert_int_eq(core_shrink_begin(c, s, nr * SH_EXTENT), 0);
+	ck_assert_int_eq(core_shrink_begin(c, s, 0, nr * SH_EXTENT), 0);
 	for (nr_slices = 1; core_shrink_next(c, s); nr_slices++)
 		;
 	ck_assert(!memcmp(before, c->head, bytes));
@@ -282,9 +282,9 @@ START_TEST(test_cost_is_refused)
 {
 	struct core_shrink *s = calloc(1, core_shrink_bytes(&sh.cfg));
 
-	ck_assert_int_eq(core_shrink_begin(c, s, SH_EXTENT - 1), -EINVAL);
-	ck_assert_int_eq(core_shrink_begin(c, s, sh.cfg.pool_bytes + 1), -ERANGE);
-	ck_assert_int_eq(core_shrink_begin(c, s, sh.cfg.pool_bytes), 0);
+	ck_assert_int_eq(core_shrink_begin(c, s, 0, SH_EXTENT - 1), -EINVAL);
+	ck_assert_int_eq(core_shrink_begin(c, s, 0, sh.cfg.pool_bytes + 1), -ERANGE);
+	ck_assert_int_eq(core_shrink_begin(c, s, 0, sh.cfg.pool_bytes), 0);
 	ck_assert(!core_shrink_next(c, s));
 	free(s);
 }

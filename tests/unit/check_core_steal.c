@@ -340,9 +340,9 @@ START_TEST(test_memory_of_a_dead_tenant)
 	dead_tenant();
 	expect_possible('t', 2, 0);
 	expect_possible('t', 2, 0);
-	c->head->create_after = sh.now;
+	c->head->zones[0].create_after = sh.now;
 	expect_possible('t', 0, 0);
-	c->head->create_after = 0;
+	c->head->zones[0].create_after = 0;
 	expect_steal('t', ".xTTTTTT");
 	ck_assert_uint_eq(c->head->nr_revokes, 0);
 }

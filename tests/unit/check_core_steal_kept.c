@@ -12,7 +12,7 @@
 /* Others have used the pool once. */
 static void time_passes(void)
 {
-	c->head->touched += POOL_BYTES;
+	c->head->zones[0].touched += POOL_BYTES;
 }
 
 static bool kept_with(char letter, u32 want, struct run_look *l)
@@ -59,7 +59,7 @@ static void expect_vain_look(char letter, u32 work)
 	ck_assert(!kept(letter));
 	ck_assert_uint_eq(c->work, work);
 	ck_assert_uint_eq(d_of(letter)->look_after,
-			  c->head->touched + POOL_BYTES / 32);
+			  c->head->zones[0].touched + POOL_BYTES / 32);
 }
 
 START_TEST(test_cold_cache_goes)
@@ -67,7 +67,7 @@ START_TEST(test_cold_cache_goes)
 	domain('a', 1, 1);
 	domain('b', 1, 1);
 	layout("aabbBBTT");
-	d_of('a')->touched = c->head->touched;
+	d_of('a')->touched = c->head->zones[0].touched;
 	expect_no_look('t');
 	time_passes();
 	expect_kept('t', ".abbBBTT");
@@ -199,11 +199,11 @@ START_TEST(test_protected_cold_cache_stays)
 	set_blocks('a', CORE_LIMIT_LOW, 9);
 	expect_vain_look('t', 2 * SCAN);
 	/* The next look is due when as much of the pool was used. */
-	c->head->touched += POOL_BYTES / 32 - 1;
+	c->head->zones[0].touched += POOL_BYTES / 32 - 1;
 	expect_no_look('t');
 	set_blocks('a', CORE_LIMIT_LOW, 8);
 	expect_no_look('t');
-	c->head->touched += 1;
+	c->head->zones[0].touched += 1;
 	expect_kept('t', ".aabBBTT");
 	expect_vain_look('t', 2 * SCAN);
 }
@@ -246,7 +246,7 @@ START_TEST(test_kept_span_with_a_block_that_is_read)
 	ck_assert_str_eq(map(), "AaBBBBTT");
 	ck_assert_uint_eq(l.nr, 0);
 	ck_assert_uint_eq(d_of('t')->look_after,
-			  c->head->touched + POOL_BYTES / 32);
+			  c->head->zones[0].touched + POOL_BYTES / 32);
 	block_copy_put(c, 3);
 }
 END_TEST

@@ -98,14 +98,14 @@ START_TEST(test_reachable_if_no_memory_is_made)
 	ck_assert_uint_eq(reachable('t'), 8);
 	ck_assert_uint_eq(c->work, 0);
 	/* The time is over, but no tick has said so. */
-	c->head->create_after = sh.now;
+	c->head->zones[0].create_after = sh.now;
 	ck_assert_uint_eq(reachable('t'), 0);
 	ck_assert_uint_eq(c->work, SCAN);
 	domain('x', 2, 1);
-	c->head->create_after = 0;
+	c->head->zones[0].create_after = 0;
 	layout("xxXXXXTT");
 	release(0);
-	c->head->create_after = sh.now + 1;
+	c->head->zones[0].create_after = sh.now + 1;
 	ck_assert_uint_eq(reachable('t'), 8);
 }
 END_TEST

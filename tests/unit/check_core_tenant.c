@@ -498,7 +498,7 @@ START_TEST(test_extent_that_leaves)
 		id[i] = attach(1 + i, "a");
 	fill_cache(id[0], ALL, 0);
 	sh.cl[id[0]].stubborn = true;
-	SH_CORE(ck_assert_int_eq(core_pool_resize(sh.core, sh.now,
+	SH_CORE(ck_assert_int_eq(core_pool_resize(sh.core, sh.now, 0,
 			(POOL - 1) * SH_EXTENT), 0));
 	ck_assert_uint_eq(sh.core->extents[POOL - 1].want, EXT_WANT_SIZE);
 	sh_quiet(id[0]);

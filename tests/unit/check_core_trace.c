@@ -143,7 +143,7 @@ static void limited(void)
 	seq = sh_ready(cl, 64, 0, 1000);
 	waits = wait_for(cl, 64, 2000);
 	ck_assert_uint_eq(sh_state(cl, waits), KVMM_SEQ_WAITING);
-	SH_CORE(ck_assert_int_eq(core_pool_resize(sh.core, sh.now, SH_EXTENT),
+	SH_CORE(ck_assert_int_eq(core_pool_resize(sh.core, sh.now, 0, SH_EXTENT),
 				 0));
 	SH_CORE(ck_assert_int_eq(core_domain_set(sh.core, sh.now, dom,
 						 CORE_LIMIT_MAX,
@@ -192,7 +192,7 @@ static void ends(void)
 	sh_quiet(cl);
 	req.identity[5] = 1;	/* replaces the former domain */
 	cl = (u32)sh_attach_as(1, &req);
-	SH_CORE(core_device_failed(sh.core, sh.now, CORE_DEVICE_CUT));
+	SH_CORE(core_device_failed(sh.core, sh.now, 0, CORE_DEVICE_CUT));
 }
 
 /* A client sits in a step while another one's sequence waits. */

@@ -276,32 +276,32 @@ END_TEST
 
 START_TEST(test_marked_victim_is_waited_for)
 {
-	u32 tenant = d_of('a')->tenant, also;
+	u32 also;
 	u64 begun = sh.now, seq;
 
 	scene("AAAAATXX");
 	also = sh_attach(1, "a");
 	sh.cl[also].stubborn = false;
 	sh_settle();
-	ck_assert(!victim_is_marked(c, tenant));
+	ck_assert(!victim_is_marked(c, d_of('a')));
 	ck_assert_int_eq(sh_begin(owner['a'], runs[0], 3 * SH_BT + 1, 1), 0);
 	SH_CORE(family_mark(c, seq_at(0), CORE_CAUSE_grow, NULL));
-	ck_assert(victim_is_marked(c, tenant));
-	ck_assert(!victim_is_marked(c, d_of('x')->tenant));
+	ck_assert(victim_is_marked(c, d_of('a')));
+	ck_assert(!victim_is_marked(c, d_of('x')));
 	c->now = begun + SLOW - 1;
-	ck_assert(victim_is_marked(c, tenant));
+	ck_assert(victim_is_marked(c, d_of('a')));
 	c->now = begun + SLOW;
-	ck_assert(!victim_is_marked(c, tenant));
+	ck_assert(!victim_is_marked(c, d_of('a')));
 	/* The step of another client does not count. */
 	sh.now = c->now;
 	sh_close(owner['a'], runs[4]);
 	seq = sh_ready(also, 1, 0, 99);
 	ck_assert_int_eq(sh_begin(also, seq, 0, 1), 0);
-	ck_assert(!victim_is_marked(c, tenant));
+	ck_assert(!victim_is_marked(c, d_of('a')));
 	ck_assert_int_eq(sh_begin(owner['x'], runs[6], 3 * SH_BT + 1, 1), 0);
 	SH_CORE(family_mark(c, seq_at(6), CORE_CAUSE_grow, NULL));
-	ck_assert(!victim_is_marked(c, tenant));
-	ck_assert(victim_is_marked(c, d_of('x')->tenant));
+	ck_assert(!victim_is_marked(c, d_of('a')));
+	ck_assert(victim_is_marked(c, d_of('x')));
 }
 END_TEST
 

@@ -159,8 +159,8 @@ START_TEST(test_extents_return_after_shrink)
 
 	sh_warm(one);
 	sh.cl[one].stubborn = true;
-	ck_assert_int_eq(core_pool_resize(c, sh.now, 2 * SH_EXTENT), 0);
-	ck_assert_int_eq(core_pool_resize(c, sh.now, 4 * SH_EXTENT), 0);
+	ck_assert_int_eq(core_pool_resize(c, sh.now, 0, 2 * SH_EXTENT), 0);
+	ck_assert_int_eq(core_pool_resize(c, sh.now, 0, 4 * SH_EXTENT), 0);
 	waiter = waits(one, 12);
 	for (e = 2; e < 4; e++)
 		ck_assert_int_eq(sh_unmapped(one, e), 0);
@@ -179,7 +179,7 @@ START_TEST(test_device_cut_fails_waiter)
 	(void)runs(one, 8 * SH_BT, 0);
 	waiter = waits(one, 13);
 	ck_assert_uint_eq(sh_domain(one).nr_spans, 3);
-	SH_CORE(core_device_failed(c, sh.now, CORE_DEVICE_CUT));
+	SH_CORE(core_device_failed(c, sh.now, 0, CORE_DEVICE_CUT));
 	sh_settle();
 	ck_assert_uint_eq(sh_state(one, waiter), KVMM_SEQ_FAILED);
 	ck_assert_int_eq(sh_status(one, waiter)->reason, -EDQUOT);
@@ -193,7 +193,7 @@ START_TEST(test_device_works_again)
 	u64 waiter;
 
 	(void)runs(one, 8 * SH_BT, 0);
-	SH_CORE(core_device_failed(c, sh.now, CORE_DEVICE_CUT));
+	SH_CORE(core_device_failed(c, sh.now, 0, CORE_DEVICE_CUT));
 	waiter = waits(one, 5);
 	ck_assert_uint_eq(sh.nr_creates, 3);
 	ck_assert_int_eq(core_adopt(c, sh.arena, core_arena_size(&sh.cfg), &sh.cfg,

@@ -217,7 +217,7 @@ START_TEST(test_domain_files)
 	ck_assert_str_eq(fx_cat("domain/chat/memory.high"), "gpu0 max\n");
 	ck_assert_str_eq(fx_cat("domain/chat/memory.weight"), "100\n");
 	ck_assert_str_eq(fx_cat("domain/chat/status"),
-			 "Name:\tchat\nId:\t0\nTenant:\t1\nBlockTokens:\t16\n"
+			 "Name:\tchat\nId:\t0\nTenant:\t1\nPool:\tgpu0\nBlockTokens:\t16\n"
 			 "BlockBytes:\t4608\nClients:\t1\nSpans:\t1\n"
 			 "Running:\t1\nWaiting:\t0\nLeases:\t0\n"
 			 "KvCurrent:\t      13 kB\nKvPeak:\t      13 kB\n"
@@ -378,9 +378,9 @@ START_TEST(test_domains_table)
 	d[0].psi.avg[CORE_PSI_MEMORY][CORE_PSI_SOME][0] = (1234 * 2048 + 50) / 100 + 1;
 	d[0].psi.avg[CORE_PSI_MEMORY][CORE_PSI_FULL][0] = (7 * 2048 + 50) / 100 + 1;
 	ck_assert_str_eq(fx_cat("domains"),
-"  id tenant clients  spans running waiting tokens block_bytes  current_kb     peak_kb      max_kb      min_kb      low_kb     high_kb weight some_avg10 full_avg10   cached_kb  leases   leased_kb  prompt_tokens  output_tokens first_tokens     first_ms name\n"
-"   0      1       1      1       1       0     16        4608          13          13         500          32           0         max    100      12.34       0.07           0       0           0             40              0            1            0 chat\n"
-"   1      2       1      0       0       0     16        4608           0           0         max           0          64         max    250       0.00       0.00           0       0           0              0              0            0            0 code\n");
+"  id tenant clients  spans running waiting tokens block_bytes  current_kb     peak_kb      max_kb      min_kb      low_kb     high_kb weight some_avg10 full_avg10   cached_kb  leases   leased_kb  prompt_tokens  output_tokens first_tokens     first_ms  pool name\n"
+"   0      1       1      1       1       0     16        4608          13          13         500          32           0         max    100      12.34       0.07           0       0           0             40              0            1            0  gpu0 chat\n"
+"   1      2       1      0       0       0     16        4608           0           0         max           0          64         max    250       0.00       0.00           0       0           0              0              0            0            0  gpu0 code\n");
 }
 END_TEST
 

@@ -323,7 +323,7 @@ static const struct {
 	{ "### domain/NAME/memory.events", "domain/chat/memory.events", false },
 	{ "### client/ID/status",	"client/0/status",	false },
 	{ "### extentinfo",		"extentinfo",		true },
-	{ "### pool/gpu0/shrink/SIZE",	"pool/gpu0/shrink/512K", true },
+	{ "### pool/POOL/shrink/SIZE",	"pool/gpu0/shrink/512K", true },
 	{ "### domains",		"domains",		true },
 	{ "### clients",		"clients",		true },
 	{ "### client/ID/seqs",		"client/0/seqs",	true },

@@ -29,7 +29,7 @@ START_TEST(test_groups)
 		"    0    kv      2        2       0     16        4608             0      1        7\n"
 		"    1    kv      1        1      32     32        4608          2304      1        2\n");
 	ck_assert_ptr_nonnull(strstr(fx_cat("domain/gemma/status"),
-				     "\nBlockTokens:\t16\nBlockBytes:\t4608\n"));
+				     "\nPool:\tgpu0\nBlockTokens:\t16\nBlockBytes:\t4608\n"));
 	/* Those behind the window are cache. */
 	ck_assert_ptr_nonnull(strstr(fx_cat("domain/gemma/blockstates"), "\ncached 2\n"));
 	fx_close(&fx, client, seq);

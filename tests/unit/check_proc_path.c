@@ -173,7 +173,7 @@ static const char *ls(const char *path)
 START_TEST(test_ls)
 {
 	static const char root[] =
-		"version\nuptime\nstatus\nconfig\nmeminfo\nvmstat\nzoneinfo\n"
+		"version\nuptime\nstatus\nconfig\nmeminfo\npools\nvmstat\nzoneinfo\n"
 		"buddyinfo\nblockmap\nextentinfo\nslabinfo\nprefixcache\nlru_gen\nswaps\n"
 		"swapareas\n"
 		"swapstat\nmetrics\nlast_oom\nkmsg\ntrace\nevents/\npool/\npressure/\ntenants\ndomains\ndomain/\n"

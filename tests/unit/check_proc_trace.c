@@ -55,7 +55,7 @@ START_TEST(test_trace_lines)
 	weigh(250);
 	ck_assert_int_eq(core_domain_set(fx.core, fx.now, 0, CORE_LIMIT_MAX,
 					 KVMM_LIMIT_MAX), 0);
-	core_device_failed(fx.core, 1234567891234567ull, CORE_DEVICE_CUT);
+	core_device_failed(fx.core, 1234567891234567ull, 0, CORE_DEVICE_CUT);
 	ck_assert_str_eq(fx_cat("trace"),
 		"# entries-in-buffer/entries-written: 3/3\n# lost 0\n#\n"
 		"#     TIMESTAMP  EVENT\n"

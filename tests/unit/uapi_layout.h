@@ -17,7 +17,8 @@
 	f(s, nr_groups) f(s, max_steps) f(s, sq_entries)		\
 	f(s, max_seqs) f(s, group) f(s, limits) f(s, weight)		\
 	f(s, step_tokens) f(s, resume_epoch) f(s, resume_token)		\
-	f(s, resume_seen) f(s, resume_client) f(s, resume_index) f(s, resv)
+	f(s, resume_seen) f(s, resume_client) f(s, resume_index)	\
+	f(s, pool) f(s, resv0) f(s, resv)
 #define F_ATTACH_REP(f, s)	f(s, magic) f(s, abi_version)		\
 	f(s, status) f(s, layout_hash) f(s, features)			\
 	f(s, daemon_epoch) f(s, token) f(s, client) f(s, domain)	\
@@ -30,7 +31,8 @@
 	f(s, seq_off) f(s, max_seqs) f(s, extent_off) f(s, table_off)	\
 	f(s, nr_tables) f(s, max_steps) f(s, max_batch)			\
 	f(s, step_deadline_ms) f(s, committed) f(s, ring_index)		\
-	f(s, resumed) f(s, memory) f(s, device) f(s, resv) f(s, text)
+	f(s, resumed) f(s, memory) f(s, device) f(s, pool)	\
+	f(s, nr_pools) f(s, text)
 #define F_MAP_ENTRY(f, s)	f(s, extent) f(s, generation)
 #define F_MAP_MSG(f, s)	f(s, magic) f(s, nr) f(s, resv) f(s, entry)
 #define F_CLIENT_CTL(f, s)	f(s, sq_tail) f(s, resv0)		\

@@ -26,7 +26,8 @@
 	x(pool_bytes) x(extent_size) x(min_token_bytes) x(max_tenants)	\
 	x(max_domains) x(max_clients) x(max_seqs) x(nr_tables)		\
 	x(nr_idpages) x(max_steps) x(host_bytes) x(area_bytes)		\
-	x(boot[0]) x(boot[1])
+	x(more_bytes[0]) x(more_bytes[1]) x(more_bytes[2]) x(more_bytes[3]) \
+	x(more_bytes[4]) x(more_bytes[5]) x(more_bytes[6]) x(boot[0]) x(boot[1])
 
 /* Members taken from the new daemon; the others may have been tuned. */
 #define NEW(x)								\
@@ -40,6 +41,8 @@ static int head_compare(struct walk *w, const struct core_head *h, u64 bytes,
 			const struct core_config *cfg,
 			const struct core_sizes *s)
 {
+	u32 i;
+
 	expect(w, "adopt", "bytes of arena", 0, bytes >= sizeof(*h), 1);
 	if (w->r->nr_faults)
 		return -ESTALE;
@@ -56,9 +59,10 @@ static int head_compare(struct walk *w, const struct core_head *h, u64 bytes,
 	expect(w, "adopt", "tunables of arena", 0, tune_is_valid(&h->cfg), 1);
 	expect(w, "adopt", "bytes of arena", 0,
 	       h->bytes > bytes || h->bytes != arena_layout(cfg, s, NULL), 0);
-	expect(w, "adopt", "what the device held is lost: state", 0, h->device,
-	       h->device == CORE_DEVICE_CUT ? CORE_DEVICE_CUT :
-					      CORE_DEVICE_WORKS);
+	for (i = 0; i < CORE_MAX_ZONES; i++)
+		expect(w, "adopt", "what the device held is lost: state", i,
+		       h->zones[i].device, h->zones[i].device == CORE_DEVICE_CUT ?
+		       CORE_DEVICE_CUT : CORE_DEVICE_WORKS);
 	/* Salvage changes facts, so an arena is not salvaged twice. */
 	expect(w, "adopt", "events under way of arena", 0,
 	       h->event >= EVENT_SALVAGE, 0);
@@ -192,6 +196,9 @@ int core_adopt(struct core *c, void *arena, u64 bytes,
 	err = adopt_head(c, &w, arena, bytes, cfg);
 	if (err)
 		return err;
+	zones_check(&w);
+	if (report->nr_faults)
+		return -EUCLEAN;
 	c->ops = ops;
 	c->ops_arg = ops_arg;
 	c->now = now;
@@ -204,7 +211,7 @@ int core_adopt(struct core *c, void *arena, u64 bytes,
 		return -EUCLEAN;
 	core_order();
 	KV_BUG_ON(report->nr_faults);
-	KV_BUG_ON(!c->head->nr_online);
+	KV_BUG_ON(!c->head->nr_zones);
 	c->head->event = 1;
 	memset(c->head->triggers, 0, sizeof(c->head->triggers));
 	again_mark(c);

@@ -21,6 +21,7 @@ u32 salvage_in_span(const struct core *c, u32 blk);
 void salvage_blocks(struct core *c);
 
 /* ranges.c: check of all indices in an arena that is adopted whole */
+void zones_check(struct walk *w);
 int adopt_ranges(struct core *c, struct walk *w);
 
 /* ranges_seq.c: the same for clients and sequences; lists that are made anew */

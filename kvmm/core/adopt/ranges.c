@@ -37,6 +37,27 @@ static void must(struct walk *w, const char *what, u32 i, bool is)
 
 /* ---- the head ---- */
 
+/* zones_check() - are the device pools where the configuration has them? */
+void zones_check(struct walk *w)
+{
+	const struct core_config *cfg = core_cfg(w->c);
+	u32 i, first = 0, nr = 0;
+
+	for (i = 0; i < CORE_MAX_ZONES; i++) {
+		const struct kv_zone *z = &w->c->head->zones[i];
+
+		nr += zone_bytes(cfg, i) != 0;
+		expect(w, "adopt", "first extent of device pool", i, z->first,
+		       zone_bytes(cfg, i) ? first : 0);
+		expect(w, "adopt", "extents of device pool", i, z->nr_extents,
+		       zone_bytes(cfg, i) / cfg->extent_size);
+		must(w, "extents in use of pool", i, !z->nr_extents ||
+		     (z->nr_online && z->nr_online <= z->nr_extents));
+		first += z->nr_extents;
+	}
+	expect(w, "adopt", "device pools of the arena", 0, w->c->head->nr_zones, nr);
+}
+
 static void head_ranges(struct walk *w)
 {
 	const struct core *c = w->c;
@@ -44,8 +65,6 @@ static void head_ranges(struct walk *w)
 	const struct core_sizes *s = core_sizes(c);
 	u32 i;
 
-	must(w, "extents in use of pool", 0, h->nr_online &&
-	     h->nr_online <= s->nr_extents);
 	below(w, "time of the arena", 0, h->ticked, c->now + 1);
 	below(w, "rest of an event", 0, h->more, 3);
 	for (i = 0; i < CORE_MAX_REVOKES; i++) {

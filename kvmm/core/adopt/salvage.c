@@ -91,13 +91,26 @@ static void free_lists(struct core *c)
 		c->ghosts[i].domain = GHOST_UNUSED;
 }
 
+static void zones_reset(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < c->head->nr_zones; i++) {
+		struct kv_zone *z = &c->head->zones[i];
+
+		*z = (struct kv_zone){
+			.first = z->first, .nr_extents = z->nr_extents,
+			.nr_online = z->nr_online, .device = z->device,
+			.touched = z->touched, .resized = c->now,
+		};
+	}
+}
+
 static void head_reset(struct core *c, struct walk *w)
 {
 	struct core_head *h = c->head;
 	u32 i;
 
-	expect(w, "adopt", "extents in use of pool", 0, h->nr_online &&
-	       h->nr_online <= core_sizes(c)->nr_extents, 1);
 	memset(h->revokes, 0, sizeof(h->revokes));
 	memset(h->evacs, 0, sizeof(h->evacs));
 	life_reset(c);
@@ -110,9 +123,7 @@ static void head_reset(struct core *c, struct walk *w)
 	h->nr_revokes = 0;
 	h->bar_pass = 0;
 	h->more = 0;
-	h->resizing = 0;
-	h->resized = c->now;
-	h->create_after = 0;
+	zones_reset(c);
 	h->ticked = c->now;
 	h->nr_copies = 0;
 	h->nr_ios = 0;
@@ -122,7 +133,6 @@ static void head_reset(struct core *c, struct walk *w)
 	h->nr_leases = 0;
 	h->promote_head = CORE_NONE;
 	h->promote_tail = CORE_NONE;
-	h->evac_after = 0;
 	h->evac_look = 0;
 	h->clean_after = 0;
 	free_lists(c);

@@ -21,6 +21,17 @@ static bool extent_is_in(const struct core *c, u32 e, u32 first, u32 dom)
 	       c->domains[part_domain(c, dom)].tenant;
 }
 
+/* Is the span in the device pool of its domain, at a place where a search finds it? */
+static bool span_is_home(const struct core *c, u32 first)
+{
+	const struct kv_span *sp = &c->spans[first];
+	const struct kv_zone *z = extent_zone(c, first);
+
+	return domain_zone(c, &c->domains[sp->domain]) == z &&
+	       (first - z->first) % sp->nr_extents == 0 &&
+	       first + sp->nr_extents <= z->first + z->nr_extents;
+}
+
 /**
  * salvage_span() - number of extents of the span that begins at an extent
  * Return: 0: no valid span begins there.
@@ -38,7 +49,8 @@ u32 salvage_span(const struct core *c, u32 pool, u32 first)
 	part = part_at(c, sp->domain);
 	if (!part->used || !c->domains[part_domain(c, sp->domain)].used ||
 	    sp->nr_extents != part->span_extents ||
-	    first + sp->nr_extents > p->first + p->nr_extents)
+	    first + sp->nr_extents > p->first + p->nr_extents ||
+	    (!pool && !span_is_home(c, first)))
 		return 0;
 	for_each_extent(e, first, sp->nr_extents)
 		if (!extent_is_in(c, e, first, sp->domain))
@@ -51,6 +63,7 @@ static void extent_reset(struct core *c, struct walk *w, u32 pool, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
 	bool back = x->state == EXT_REVOKING;
+	struct kv_zone *z = extent_zone(c, e);
 
 	memset(&c->spans[e], 0, sizeof(c->spans[e]));
 	x->domain = CORE_NONE;
@@ -62,7 +75,7 @@ static void extent_reset(struct core *c, struct walk *w, u32 pool, u32 e)
 	}
 	expect(w, "adopt", "memory of extent", e, x->backed > 1, 0);
 	if (!x->backed) {
-		x->state = e < c->head->nr_online ? EXT_ABSENT : EXT_OFFLINE;
+		x->state = e < zone_end(z) ? EXT_ABSENT : EXT_OFFLINE;
 		return;
 	}
 	if (x->tenant >= core_cfg(c)->max_tenants ||
@@ -72,8 +85,8 @@ static void extent_reset(struct core *c, struct walk *w, u32 pool, u32 e)
 	KV_BUG_ON(x->state == EXT_SPAN && c->spans[e].nr_extents);
 	x->state = back ? EXT_REVOKING : EXT_BACKED;
 	x->want = back ? EXT_WANT_SIZE : 0;
-	if (back || e >= c->head->nr_online)
-		c->head->resizing = 1;
+	if (back || e >= zone_end(z))
+		z->resizing = 1;
 }
 
 /* Of the clients that exist, keep those that may have the extent mapped. */
@@ -85,7 +98,9 @@ static void extent_holders(struct core *c, u32 e)
 
 	for (i = 0; i < core_cfg(c)->max_clients && x->backed; i++)
 		if (c->clients[i].state != CLI_FREE &&
-		    c->clients[i].tenant == x->tenant)
+		    c->clients[i].tenant == x->tenant &&
+		    domain_zone(c, &c->domains[c->clients[i].domain]) ==
+		    extent_zone(c, e))
 			clients |= BIT_ULL(i);
 	x->sent &= clients;
 	/*
@@ -107,6 +122,7 @@ static void pool_extents(struct core *c, struct walk *w, u32 pool)
 {
 	struct kv_pool *p = core_pool(c, pool);
 	u32 e, nr = 0, end = p->first + p->nr_extents, i;
+	struct kv_zone *z;
 
 	p->loose = 0;
 	for (e = p->first; e < end; e += nr) {
@@ -114,8 +130,9 @@ static void pool_extents(struct core *c, struct walk *w, u32 pool)
 		KV_BUG_ON(e + nr > end);
 		for (i = e; i < e + nr; i++)
 			c->extents[i].want = 0;
-		if (nr && e + nr > c->head->nr_online && !pool)
-			c->head->resizing = 1;
+		z = extent_zone(c, e);
+		if (nr && !pool && e + nr > zone_end(z))
+			z->resizing = 1;
 		for (i = e + 1; i < e + nr; i++)
 			memset(&c->spans[i], 0, sizeof(c->spans[i]));
 		if (nr)
@@ -123,8 +140,11 @@ static void pool_extents(struct core *c, struct walk *w, u32 pool)
 		nr = 1;
 		c->extents[e].want = 0;
 		extent_reset(c, w, pool, e);
-		p->loose += c->extents[e].state == EXT_BACKED ||
-			    (!pool && c->extents[e].state == EXT_ABSENT);
+		if (pool)
+			p->loose += c->extents[e].state == EXT_BACKED;
+		else
+			z->loose += c->extents[e].state == EXT_BACKED ||
+				    c->extents[e].state == EXT_ABSENT;
 	}
 	KV_BUG_ON(p->loose > p->nr_extents);
 }

@@ -26,10 +26,51 @@ static inline u64 entry_unit(const struct core *c)
 	return 1ull << core_sizes(c)->unit_shift;
 }
 
-/* Bytes of the device pool that are in use (resize.c). */
-static inline u64 pool_online(const struct core *c)
+/* The device pool that an extent is in. */
+static inline struct kv_zone *extent_zone(const struct core *c, u32 e)
 {
-	return c->head->nr_online * core_cfg(c)->extent_size;
+	u32 i = c->head->nr_zones - 1;
+
+	while (e < c->head->zones[i].first)
+		i--;
+	return &c->head->zones[i];
+}
+
+/* The device pool of a domain. */
+static inline struct kv_zone *domain_zone(const struct core *c,
+					  const struct kv_domain *d)
+{
+	return &c->head->zones[d->zone];
+}
+
+/* The end of the extents in use of a device pool. */
+static inline u32 zone_end(const struct kv_zone *z)
+{
+	return z->first + z->nr_online;
+}
+
+/* Bytes of the domain's device pool that are in use (resize.c). */
+static inline u64 pool_online(const struct core *c, const struct kv_domain *d)
+{
+	return domain_zone(c, d)->nr_online * core_cfg(c)->extent_size;
+}
+
+/* Has the domain's device lost its content, so that no block of it may be used? */
+static inline bool device_is_lost(const struct core *c, const struct kv_domain *d)
+{
+	return domain_zone(c, d)->device == CORE_DEVICE_LOST;
+}
+
+/* Has the domain's device failed, in one way or the other? */
+static inline bool device_is_down(const struct core *c, const struct kv_domain *d)
+{
+	return domain_zone(c, d)->device;
+}
+
+/* Not for a while after a failure.  Only a tick ends it, and tries all waiting sequences. */
+static inline bool extents_can_be_made(const struct kv_zone *z)
+{
+	return !z->create_after;
 }
 
 static inline struct kv_pool *core_pool(const struct core *c, u32 pool)
@@ -79,6 +120,20 @@ static inline u32 domain_from(const struct core *c, u32 i)
 	for ((i) = domain_from(c, 0); (i) < core_cfg(c)->max_domains;	\
 	     (i) = domain_from(c, (i) + 1))
 
+/* The first used domain of the device pool of @d, of index @i or more; or max_domains. */
+static inline u32 neighbour_from(const struct core *c, const struct kv_domain *d, u32 i)
+{
+	while (i < core_cfg(c)->max_domains &&
+	       (!c->domains[i].used || c->domains[i].zone != d->zone))
+		i++;
+	return i;
+}
+
+/* Each domain of the device pool of @d, @d included. */
+#define for_each_neighbour(c, d, i)					\
+	for ((i) = neighbour_from(c, d, 0); (i) < core_cfg(c)->max_domains; \
+	     (i) = neighbour_from(c, d, (i) + 1))
+
 /* The relative of @s after @m, in the circle from @s on; NULL: @m was the last. */
 static inline struct kv_seq *family_after(const struct core *c,
 					  const struct kv_seq *s,
@@ -97,6 +152,12 @@ static inline struct kv_seq *family_after(const struct core *c,
 /* Each extent of the run of @nr from @first on. */
 #define for_each_extent(e, first, nr)					\
 	for ((e) = (first); (e) < (first) + (nr); (e)++)
+
+/* Each run of extents in use of the domain's device pool, of the length of a span. */
+#define for_each_run(c, d, i)						\
+	for ((i) = domain_zone(c, d)->first;				\
+	     (i) + (d)->dev.span_extents <= zone_end(domain_zone(c, d)); \
+	     (i) += (d)->dev.span_extents)
 
 /* The record of part_index() @part. */
 static inline struct kv_part *part_at(const struct core *c, u32 part)
@@ -302,9 +363,9 @@ static inline bool block_is_claimed(const struct core *c, u32 blk)
 static inline bool block_leaves(const struct core *c, u32 blk)
 {
 	u32 first = block_span(c, blk);
+	const struct kv_zone *z = extent_zone(c, first);
 
-	return c->head->resizing &&
-	       first + c->spans[first].nr_extents > c->head->nr_online;
+	return z->resizing && first + c->spans[first].nr_extents > zone_end(z);
 }
 
 static inline u32 domain_slack(const struct kv_domain *d)
@@ -342,6 +403,15 @@ static inline u32 room_lacks(const struct core *c, const struct kv_domain *d, u3
 	return (u64)nr + spare > have ? (u32)((u64)nr + spare - have) : 0;
 }
 
+/*
+ * May blocks go from one of the domains to the other at once?  Other tenants get only
+ * whole runs of extents, and other device pools nothing.
+ */
+static inline bool domains_trade(const struct kv_domain *a, const struct kv_domain *b)
+{
+	return a->tenant == b->tenant && a->zone == b->zone;
+}
+
 /* Does memory.max stop @nr more blocks?  Then only the domain's own help. */
 static inline bool domain_limited(const struct kv_domain *d, u32 nr)
 {
@@ -367,10 +437,10 @@ static inline bool revoke_needed(const struct core *c, u32 e)
 /* The most blocks that the domain could have. */
 static inline u32 domain_capacity(const struct core *c, const struct kv_domain *d)
 {
-	u64 spans = c->head->nr_online / d->dev.span_extents;
+	u64 spans = domain_zone(c, d)->nr_online / d->dev.span_extents;
 	u64 blocks = min(spans * d->dev.span_blocks, (u64)d->dev.max_blocks);
 
-	return (u32)(c->head->device ? min(blocks, (u64)d->kept) : blocks);
+	return (u32)(device_is_down(c, d) ? min(blocks, (u64)d->kept) : blocks);
 }
 
 /* The state that readers see: a lease is SWAPPED, and waits for nothing. */

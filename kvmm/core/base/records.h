@@ -359,8 +359,9 @@ struct kv_copies {
  * @nr_ios:     requests in flight
  * @readonly:   the area takes no new slots
  * @loose:      extents that a span can be made of: EXT_BACKED ones, and in the
- *              device pool EXT_ABSENT ones
- * @cursor:     extent at which the next search for a run begins
+ *              device pools EXT_ABSENT ones
+ * @cursor:     extent at which the next search for a run begins; struct kv_zone has
+ *              that of each device pool
  * @nr_overdue: requests of @nr_ios that were not answered in time: the area is
  *              stalled
  * @io_head:    list of the other requests in flight, oldest first
@@ -400,6 +401,38 @@ struct kv_pool {
 	u32	leaving;
 	u32	move_at;
 	u32	nr_moving;
+};
+
+/**
+ * struct kv_zone - one device pool: a range of the extents
+ * @first:      its first extent
+ * @nr_extents: extents that it has address space and records for
+ * @nr_online:  of these, the first ones, which are in use; see resize.c
+ * @loose:      as in struct kv_pool
+ * @cursor:     likewise
+ * @resizing:   extents past @nr_online are not all offline yet
+ * @resized:    time at which the resize began
+ * @device:     CORE_DEVICE_*
+ * @create_after: time before which no extent is made
+ * @evac_after: time before which no span is emptied for others
+ * @touched:    bytes of all prompts admitted in it, cached or new
+ *
+ * A domain is in one device pool, and never takes memory of another.  The lower tiers
+ * are common to all device pools.
+ */
+struct kv_zone {
+	u32	first;
+	u32	nr_extents;
+	u32	nr_online;
+	u32	loose;
+	u32	cursor;
+	u32	resizing;
+	u32	device;
+	u32	resv;
+	u64	resized;
+	u64	create_after;
+	u64	evac_after;
+	u64	touched;
 };
 
 /* ---- tenants and domains ---- */
@@ -493,7 +526,8 @@ struct kv_part {
 
 /**
  * struct kv_domain - the blocks of one (tenant, model identity, layout)
- * @dev:          its part in the device pool; its other parts are core.parts
+ * @dev:          its part in its device pool; its other parts are core.parts
+ * @zone:         its device pool, an index of core_head.zones
  * @group:        its layer groups, @nr_groups of them, block_tokens filled in
  * @stride:       bytes between layers of a block, for each group; between units of a
  *                record, for a group of records
@@ -530,6 +564,8 @@ struct kv_domain {
 	struct kv_part dev;
 	u32	used;
 	u32	tenant;
+	u32	zone;
+	u32	resv;
 	char	name[KVMM_NAME_LEN];
 	u8	identity[KVMM_IDENTITY_LEN];
 	struct kvmm_group group[KVMM_MAX_GROUPS];
@@ -597,8 +633,8 @@ struct kv_domain {
 	s64	lag;		/* its share above the mean, over time, see limit.c */
 	u64	prefill_ns_token;	/* prefill time of a token, from its clients; see step.c */
 	u64	left;		/* time at which its last client left */
-	u64	touched;	/* core_head.touched at its last use, see limit.c */
-	u64	look_after;	/* core_head.touched at which steal.c looks for spare cache again */
+	u64	touched;	/* kv_zone.touched at its last use, see limit.c */
+	u64	look_after;	/* kv_zone.touched at which steal.c looks for spare cache again */
 	u64	alloc_since;	/* begin of the window of @alloc_nr, see demote.c */
 	u32	alloc_nr;	/* blocks allocated in this window */
 	u32	alloc_last;	/* in the window before it */
@@ -982,11 +1018,11 @@ struct seq_scan {
 
 #define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
 /* Raise it when a record of the same size gets another meaning. */
-#define CORE_ARENA_VERSION	4u
+#define CORE_ARENA_VERSION	5u
 
 /* Without holes: an arena is adopted only if all bytes are the same. */
 struct core_sizes {
-	u32	nr_extents;		/* of the device pool */
+	u32	nr_extents;		/* of all device pools */
 	u32	all_extents;
 	u32	nr_parts;
 	u32	nr_entries;
@@ -1065,18 +1101,15 @@ struct core_head {
 	u32	nr_free_idpages;
 	u32	nr_revokes;
 	u32	nr_tenants;		/* tenants in use */
-	u32	nr_online;		/* extents of the device pool in use, see resize.c */
+	u32	nr_zones;		/* device pools */
 	u32	bar_pass;		/* pass of displace.c, see seq_scan.barred */
-	u32	resizing;		/* extents past nr_online are not all offline yet */
 	u32	more;			/* MORE_*: work that admit_all() left undone */
-	u32	device;			/* CORE_DEVICE_* */
 	u32	life_shift;		/* life.c samples one block in 2^this */
 	u32	trace_on;		/* bit set of the events that are recorded */
 	u32	serial;			/* kv_domain.serial of the last domain made */
 	u32	draining;		/* no client may begin anything new, see operate.c */
-	u64	resized;		/* time at which the resize began */
+	struct kv_zone zones[CORE_MAX_ZONES];
 	struct kv_revoke revokes[CORE_MAX_REVOKES];
-	u64	create_after;		/* time before which no extent is made */
 	u64	ticked;			/* time of the last tick */
 	struct kv_pool pools[CORE_NR_POOLS];
 	u32	free_entry;
@@ -1094,14 +1127,12 @@ struct core_head {
 	u32	nr_moves;		/* moves in flight, not part of nr_copies */
 	struct kv_move moves[CORE_MAX_MOVES];
 	struct kv_evac evacs[CORE_MAX_EVACS];
-	u64	evac_after;		/* time before which no span is emptied for others */
 	u64	evac_look;		/* time at which stalled domains are tried again */
 	u64	clean_after;		/* time before which no block is cleaned ahead (tier.c) */
 	u32	nr_leases;		/* entries of core.leases in use */
 	u32	promote_head;		/* leases whose content is promoted, see leases.c */
 	u32	promote_tail;
 	u32	resv1;
-	u64	touched;		/* bytes of all admitted prompts, cached or new */
 	struct kv_psi psi;		/* of the node */
 	struct kv_trigger triggers[PSI_NR_TRIGGERS];
 	u64	events[NR_CORE_EVENTS];

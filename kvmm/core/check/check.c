@@ -293,7 +293,7 @@ static void walk_seq(struct walk *w, const struct kv_seq *s)
 
 	for_each_tab(c, s, t)
 		walk_tab(w, t, running);
-	if (device_is_lost(c) && s->state != KVMM_SEQ_FAILED)
+	if (device_is_lost(c, seq_domain(c, s)) && s->state != KVMM_SEQ_FAILED)
 		expect(w, "device", "lives on a lost device: seq", i,
 		       s->state == KVMM_SEQ_MARKED, 1);
 	for (n = 0; n < KVMM_MAX_STEPS; n++)
@@ -361,7 +361,8 @@ static void walk_block(struct walk *w, u32 blk)
 	if (b->flags & BLKF_SALVAGED)
 		expect(w, "adopt", "state of what old steps may write:", blk,
 		       b->state, BLK_QUARANTINE);
-	if (device_is_lost(c))
+	if (b->domain < core_cfg(c)->max_domains &&
+	    device_is_lost(c, &c->domains[b->domain]))
 		expect(w, "device", "to be had of a lost device: block", blk,
 		       b->state == BLK_FREE || b->state == BLK_CACHED, 0);
 	if (b->state == BLK_CACHED)
@@ -611,7 +612,7 @@ static void walk_domain(struct walk *w, u32 dom)
 	expect(w, "swap", "blocks on the way in of", dom, d->nr_filling,
 	       filling);
 	expect(w, "domain", "held up by no shrink:", dom,
-	       d->close_waits && !c->head->resizing, 0);
+	       d->close_waits && !domain_zone(c, d)->resizing, 0);
 	if (domain_used(d) > d->dev.peak)
 		walk_fault(w, "domain", "peak of", dom, d->dev.peak,
 			   domain_used(d));
@@ -621,6 +622,18 @@ static void walk_domain(struct walk *w, u32 dom)
 }
 
 /* ---- the pool ---- */
+
+/* A client maps extents of its own tenant, and of the device pool of its domain. */
+static void expect_holder(struct walk *w, u32 e, u32 client)
+{
+	const struct core *c = w->c;
+	const struct kv_client *cl = &c->clients[client];
+
+	expect(w, "law 2", "tenant that maps extent", e, cl->tenant,
+	       c->extents[e].tenant);
+	expect(w, "pool", "device pool of a client that maps extent", e,
+	       c->domains[cl->domain].zone, core_zone_of(c, e));
+}
 
 static void walk_extents(struct walk *w)
 {
@@ -639,6 +652,8 @@ static void walk_extents(struct walk *w)
 			expect(w, "extent", "memory behind", i, x->backed, 1);
 			expect(w, "law 2", "tenant of extent", i, x->tenant,
 			       c->domains[x->domain].tenant);
+			expect(w, "pool", "device pool of the domain of extent", i,
+			       c->domains[x->domain].zone, core_zone_of(c, i));
 		}
 		expect(w, "extent", "mapped but not sent", i,
 		       x->mapped & ~x->sent, 0);
@@ -648,8 +663,7 @@ static void walk_extents(struct walk *w)
 		       x->sent & ~alive, 0);
 		for (n = 0; n < core_cfg(c)->max_clients; n++)
 			if (x->sent & BIT_ULL(n))
-				expect(w, "law 2", "tenant that maps extent", i,
-				       c->clients[n].tenant, x->tenant);
+				expect_holder(w, i, n);
 	}
 }
 
@@ -658,6 +672,7 @@ static void walk_revokes(struct walk *w)
 {
 	const struct core *c = w->c;
 	u32 i, e, nr = 0, claimed = 0, wanted = 0, mine;
+	const struct kv_zone *z;
 
 	for (i = 0; i < CORE_MAX_REVOKES; i++) {
 		const struct kv_revoke *rv = &c->head->revokes[i];
@@ -678,9 +693,10 @@ static void walk_revokes(struct walk *w)
 		if (x->state == EXT_OFFLINE)
 			expect(w, "extent", "memory of offline", e, x->backed,
 			       0);
-		if ((x->state == EXT_OFFLINE) != (e >= c->head->nr_online))
+		z = extent_zone(c, e);
+		if ((x->state == EXT_OFFLINE) != (e >= zone_end(z)))
 			expect(w, "extent", "on its way out:", e,
-			       c->head->resizing &&
+			       z->resizing &&
 			       x->state != EXT_OFFLINE, 1);
 		if (x->state == EXT_REVOKING)
 			expect(w, "extent", "revoked for nobody:", e, !x->want,
@@ -697,16 +713,19 @@ static void walk_revokes(struct walk *w)
 	}
 }
 
-static void walk_pool(struct walk *w)
+static void walk_pools(struct walk *w)
 {
 	struct core_pool_view v;
-	u64 sum = 0;
+	u32 i;
 
-	core_get_pool(w->c, &v);
+	for (i = 0; !core_get_zone(w->c, i, &v); i++) {
+		u64 sum = 0;
+
 #define x(name, text) sum += v.name;
-	CORE_POOL_PARTS(x)
+		CORE_POOL_PARTS(x)
 #undef x
-	expect(w, "law 1", "bytes of pool", 0, sum, v.total);
+		expect(w, "law 1", "bytes of pool", i, sum, v.total);
+	}
 }
 
 /**
@@ -730,7 +749,7 @@ int core_check(const struct core *c, struct core_report *report)
 	check_moves(&w);
 	walk_extents(&w);
 	walk_revokes(&w);
-	walk_pool(&w);
+	walk_pools(&w);
 	walk_pressure(&w);
 	check_tally(&w);
 	check_leases(&w);

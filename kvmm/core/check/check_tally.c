@@ -234,12 +234,19 @@ static void walk_loose(struct walk *w)
 	const struct core *c = w->c;
 	u32 i, e, nr;
 
-	for (i = 0; i < CORE_NR_POOLS; i++) {
+	for (i = 0; i < c->head->nr_zones; i++) {
+		const struct kv_zone *z = &c->head->zones[i];
+
+		for (e = z->first, nr = 0; e < z->first + z->nr_extents; e++)
+			nr += c->extents[e].state == EXT_BACKED ||
+			      c->extents[e].state == EXT_ABSENT;
+		expect(w, "tally", "loose extents of device pool", i, z->loose, nr);
+	}
+	for (i = CORE_POOL_HOST; i < CORE_NR_POOLS; i++) {
 		const struct kv_pool *p = core_pool(c, i);
 
 		for (e = p->first, nr = 0; e < p->first + p->nr_extents; e++)
-			nr += c->extents[e].state == EXT_BACKED ||
-			      (!i && c->extents[e].state == EXT_ABSENT);
+			nr += c->extents[e].state == EXT_BACKED;
 		expect(w, "tally", "loose extents of pool", i, p->loose, nr);
 	}
 }

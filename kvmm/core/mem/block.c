@@ -110,7 +110,7 @@ static void block_outgrew_min(struct core *c, const struct kv_domain *d)
 		if (!o->stalled)
 			continue;
 		none = false;
-		if (cache || o->promised)
+		if (o->zone == d->zone && (cache || o->promised))
 			domain_kick(o);
 	}
 	c->none_stalled = none;
@@ -369,7 +369,7 @@ void block_unmap(struct core *c, u32 blk)
 		block_set_state(c, blk, BLK_CACHED);
 		lru_add(c, blk);
 		/* No sequence will want it. */
-		if (device_is_lost(c))
+		if (device_is_lost(c, &c->domains[b->domain]))
 			index_evict(c, blk);
 	} else {
 		block_release(c, blk);

@@ -53,7 +53,16 @@ static void extent_send(struct core *c, u32 client, u32 e)
 	extent_tell(c, client, e);
 }
 
-/* Tell every client of the tenant that was not told yet. */
+/* Is the extent of the client's tenant, and of the device pool of its domain? */
+static bool client_maps(const struct core *c, u32 client, u32 e)
+{
+	const struct kv_client *cl = &c->clients[client];
+
+	return cl->tenant == c->extents[e].tenant &&
+	       domain_zone(c, &c->domains[cl->domain]) == extent_zone(c, e);
+}
+
+/* Tell every such client that was not told yet. */
 void extent_announce(struct core *c, u32 e)
 {
 	const struct kv_extent *x = &c->extents[e];
@@ -62,7 +71,7 @@ void extent_announce(struct core *c, u32 e)
 	for (i = 0; i < core_cfg(c)->max_clients; i++) {
 		const struct kv_client *cl = &c->clients[i];
 
-		if (cl->state == CLI_ALIVE && cl->tenant == x->tenant &&
+		if (cl->state == CLI_ALIVE && client_maps(c, i, e) &&
 		    (c->bind[i].extents || cl->away) &&
 		    !(x->sent & BIT_ULL(i)))
 			extent_send(c, i, e);
@@ -95,7 +104,7 @@ static void extent_show(struct core *c, u32 client, u32 e)
  */
 void extent_publish(struct core *c, u32 client)
 {
-	u32 tenant = c->clients[client].tenant, e;
+	u32 e;
 
 	KV_BUG_ON(!c->bind[client].extents);
 	for (e = 0; e < core_sizes(c)->nr_extents; e++) {
@@ -103,7 +112,7 @@ void extent_publish(struct core *c, u32 client)
 
 		if (x->sent & BIT_ULL(client))
 			extent_show(c, client, e);
-		else if (x->backed && x->tenant == tenant &&
+		else if (x->backed && client_maps(c, client, e) &&
 			 x->state != EXT_REVOKING)
 			extent_send(c, client, e);
 	}
@@ -176,8 +185,12 @@ void extent_set_state(struct core *c, u32 e, u32 state)
 	KV_BUG_ON(state == EXT_SPAN && !x->backed);
 	while (e < core_pool(c, pool)->first)
 		pool--;
-	core_pool(c, pool)->loose += (u32)is_loose(pool, state) -
-				     is_loose(pool, x->state);
+	if (pool)
+		core_pool(c, pool)->loose += (u32)is_loose(pool, state) -
+					     is_loose(pool, x->state);
+	else
+		extent_zone(c, e)->loose += (u32)is_loose(pool, state) -
+					    is_loose(pool, x->state);
 	x->state = state;
 	core_crash(c, CORE_CRASH_extent_state);
 }
@@ -195,17 +208,39 @@ static bool extent_can_move(const struct core *c, u32 e, u32 tenant)
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move)
 {
 	const struct kv_extent *x = &c->extents[e];
+	const struct kv_zone *z = extent_zone(c, e);
 
 	if (e >= core_sizes(c)->nr_extents)
 		return x->state == EXT_BACKED;	/* no client maps it */
-	if (x->want || device_is_lost(c))
+	if (x->want || z->device == CORE_DEVICE_LOST)
 		return false;
 	if (x->state == EXT_ABSENT)
-		return extents_can_be_made(c);
+		return extents_can_be_made(z);
 	if (x->state == EXT_BACKED && x->tenant == tenant)
 		return true;
-	return move && extents_can_be_made(c) &&
+	return move && extents_can_be_made(z) &&
 	       extent_can_move(c, e, tenant);
+}
+
+/* The extents that a domain may take, and where the next search begins. */
+struct run_place {
+	u32	first;
+	u32	nr;
+	u32	loose;
+	u32	*cursor;
+};
+
+static struct run_place run_place(const struct core *c, u32 dom)
+{
+	u32 pool = part_pool(c, dom);
+	struct kv_pool *p = core_pool(c, pool);
+	struct kv_zone *z;
+
+	if (pool)
+		return (struct run_place){ p->first, p->nr_extents, p->loose,
+					   &p->cursor };
+	z = domain_zone(c, &c->domains[dom]);
+	return (struct run_place){ z->first, z->nr_online, z->loose, &z->cursor };
 }
 
 /*
@@ -213,17 +248,16 @@ bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move)
  * multiples of their length.  Else a domain that has the whole pool might find
  * fewer spans than domain_capacity() says.
  */
-static u32 extent_run_find(const struct core *c, u32 pool, u32 nr, u32 tenant,
-			   bool move)
+static u32 extent_run_find(const struct core *c, const struct run_place *p, u32 nr,
+			   u32 tenant, bool move)
 {
-	const struct kv_pool *p = core_pool(c, pool);
-	u32 runs = (pool ? p->nr_extents : c->head->nr_online) / nr, i, e;
+	u32 runs = p->nr / nr, i, e;
 
 	if (p->loose < nr)
 		return CORE_NONE;	/* in a full pool nearly always */
 	for (i = 0; i < runs; i++) {
 		/* Begin where the last run was found, and go around once. */
-		u32 first = p->first + (p->cursor / nr + i) % runs * nr;
+		u32 first = p->first + (*p->cursor / nr + i) % runs * nr;
 
 		for_each_extent(e, first, nr)
 			if (!extent_fits(c, e, tenant, move))
@@ -232,6 +266,14 @@ static u32 extent_run_find(const struct core *c, u32 pool, u32 nr, u32 tenant,
 			return first;
 	}
 	return CORE_NONE;
+}
+
+/* extent_run_hint() - the next search of @dom finds the run at @first */
+void extent_run_hint(struct core *c, u32 dom, u32 first)
+{
+	struct run_place p = run_place(c, dom);
+
+	*p.cursor = min(*p.cursor, first - p.first);
 }
 
 /* Give the memory back to the system; no client has it mapped. */
@@ -275,7 +317,7 @@ static void extent_run_settle(struct core *c, u32 first)
 	for (i = 0; i < p->span_extents; i++)
 		if (!c->extents[first + i].backed)
 			return;
-	if (device_is_lost(c) && !part_pool(c, dom)) {
+	if (!part_pool(c, dom) && device_is_lost(c, &c->domains[dom])) {
 		extent_run_abandon(c, first);
 		return;
 	}
@@ -328,14 +370,15 @@ int extent_run_take(struct core *c, u32 dom)
 {
 	u32 tenant = c->domains[part_domain(c, dom)].tenant;
 	u32 nr = part_at(c, dom)->span_extents;
-	u32 pool = part_pool(c, dom), first;
+	struct run_place p = run_place(c, dom);
+	u32 first;
 
-	first = extent_run_find(c, pool, nr, tenant, false);
+	first = extent_run_find(c, &p, nr, tenant, false);
 	if (first == CORE_NONE)
-		first = extent_run_find(c, pool, nr, tenant, true);
+		first = extent_run_find(c, &p, nr, tenant, true);
 	if (first == CORE_NONE)
 		return -EAGAIN;
-	core_pool(c, pool)->cursor = first - core_pool(c, pool)->first;
+	*p.cursor = first - p.first;
 	return extent_run_make(c, dom, first);
 }
 
@@ -351,8 +394,8 @@ void extent_created(struct core *c, u32 e, int status)
 	/* A sequence of any domain may find memory now. */
 	core_kick(c);
 	if (status) {
-		if (!c->head->device)
-			c->head->create_after = c->now + CREATE_BACKOFF_NS;
+		if (!extent_zone(c, e)->device)
+			extent_zone(c, e)->create_after = c->now + CREATE_BACKOFF_NS;
 		if (x->domain != CORE_NONE)
 			extent_run_abandon(c, x->span);
 		extent_set_state(c, e, EXT_ABSENT);

@@ -7,25 +7,14 @@
 
 #include "kvmm/core/base/base.h"
 
-/* Has the device lost its content, so that no block of it may be used? */
-static inline bool device_is_lost(const struct core *c)
-{
-	return c->head->device == CORE_DEVICE_LOST;
-}
-
-/* Not for a while after a failure.  Only a tick ends it, and tries all waiting sequences. */
-static inline bool extents_can_be_made(const struct core *c)
-{
-	return !c->head->create_after;
-}
-
 /* Must the block, when it is freed, never be allocated again? */
 static inline bool device_is_bad(const struct core *c, u32 blk)
 {
 	const struct kv_block *b = &c->blocks[blk];
 
 	return (b->flags & BLKF_BAD) ||
-	       (device_is_lost(c) && !part_pool(c, b->domain));
+	       (!part_pool(c, b->domain) &&
+		device_is_lost(c, &c->domains[b->domain]));
 }
 
 /* block.c: states of blocks, and the counts that decide them */
@@ -51,6 +40,7 @@ u32 *block_ids(const struct core *c, u32 blk);
 void extent_set_state(struct core *c, u32 e, u32 state);
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
 int extent_run_take(struct core *c, u32 dom);
+void extent_run_hint(struct core *c, u32 dom, u32 first);
 int extent_run_make(struct core *c, u32 dom, u32 first);
 void extent_run_abandon(struct core *c, u32 first);
 void extent_release(struct core *c, u32 e);

@@ -109,10 +109,11 @@ static bool span_can_spare(const struct kv_part *p, u32 nr)
  */
 static u32 span_keep(const struct core *c, const struct kv_span *sp)
 {
-	u32 nr = c->head->nr_online;
+	u32 nr;
 
 	if (part_pool(c, sp->domain))
 		return 1;
+	nr = domain_zone(c, &c->domains[sp->domain])->nr_online;
 	return max(min(nr / (16 * sp->nr_extents), SPAN_KEEP), 1u);
 }
 
@@ -244,7 +245,6 @@ void span_release(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
 	struct kv_part *p = part_at(c, sp->domain);
-	struct kv_pool *pool = core_pool(c, part_pool(c, sp->domain));
 	u32 e;
 
 	KV_BUG_ON(sp->nr_free != sp->nr_blocks);
@@ -268,7 +268,7 @@ void span_release(struct core *c, u32 first)
 	}
 	core_crash(c, CORE_CRASH_span_release);
 	/* It has memory: the next search finds it first. */
-	pool->cursor = min(pool->cursor, first - pool->first);
+	extent_run_hint(c, sp->domain, first);
 	p->nr_spans--;
 	p->nr[BLK_FREE] -= sp->nr_blocks;
 	KV_BUG_ON(part_free(p) < p->reserved);

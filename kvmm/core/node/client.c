@@ -68,6 +68,7 @@ void client_describe(const struct core *c, u32 client,
 		.cut		= info->cut,
 		.client		= client,
 		.domain		= cl->domain,
+		.pool		= d->zone,
 		.tenant		= cl->tenant,
 		.unit		= (u32)entry_unit(c),
 		.max_seqs	= cl->max_seqs,
@@ -111,10 +112,6 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 	info->small_token = 0;
 	info->dropped_blocks = 0;
 	info->cut = false;
-	if (c->head->device) {
-		info->text = "the pool's device has failed, and no memory can be made on it: have kvmm upgraded (kvctl upgrade) or started again";
-		return -ENODEV;
-	}
 	if (drain_of_tenant(c, core_find_tenant(c, tenant_key))) {
 		info->text = "kvmm is being drained: an operator lets nobody attach until kvctl drain --off";
 		return -ESHUTDOWN;

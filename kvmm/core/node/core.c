@@ -74,6 +74,34 @@ static u64 unit_shift(u64 pool_bytes)
 	return shift;
 }
 
+/* Has each device pool an extent, and does none follow an absent one? */
+static bool zones_are_sane(const struct core_config *cfg)
+{
+	u64 left = cfg->pool_bytes;
+	u32 i;
+
+	for (i = 0; i < CORE_MAX_ZONES - 1; i++) {
+		if (cfg->more_bytes[i] % cfg->extent_size || cfg->more_bytes[i] >= left ||
+		    (i && cfg->more_bytes[i] && !cfg->more_bytes[i - 1]))
+			return false;
+		left -= cfg->more_bytes[i];
+	}
+	return true;
+}
+
+/* Bytes of a device pool; 0: there is none of this number. */
+u64 zone_bytes(const struct core_config *cfg, u32 zone)
+{
+	u64 first = cfg->pool_bytes;
+	u32 i;
+
+	if (zone)
+		return cfg->more_bytes[zone - 1];
+	for (i = 0; i < CORE_MAX_ZONES - 1; i++)
+		first -= cfg->more_bytes[i];
+	return first;
+}
+
 /* Fill in derived values, and compute the sizes of all tables. */
 int config_settle(const struct core_config *in, struct core_config *cfg,
 		  struct core_sizes *s)
@@ -83,7 +111,7 @@ int config_settle(const struct core_config *in, struct core_config *cfg,
 	*cfg = *in;
 	if (!is_power_of_2(cfg->extent_size) || cfg->extent_size < 4096 ||
 	    !cfg->pool_bytes || cfg->pool_bytes % cfg->extent_size ||
-	    cfg->pool_bytes >= CORE_POOL_LIMIT)
+	    cfg->pool_bytes >= CORE_POOL_LIMIT || !zones_are_sane(cfg))
 		return -EINVAL;
 	if (!is_power_of_2(cfg->min_token_bytes) ||
 	    cfg->min_token_bytes * 16ull > cfg->extent_size)
@@ -220,6 +248,24 @@ static void arena_init_lists(struct core *c)
 	c->head->promote_tail = CORE_NONE;
 }
 
+/* The extents of the device pools, one pool after another. */
+static void arena_init_zones(struct core *c)
+{
+	u32 i, first = 0;
+
+	for (i = 0; i < CORE_MAX_ZONES && zone_bytes(core_cfg(c), i); i++) {
+		struct kv_zone *z = &c->head->zones[i];
+
+		z->first = first;
+		z->nr_extents = (u32)(zone_bytes(core_cfg(c), i) / core_cfg(c)->extent_size);
+		z->nr_online = z->nr_extents;
+		z->loose = z->nr_extents;
+		first += z->nr_extents;
+	}
+	c->head->nr_zones = i;
+	KV_BUG_ON(first != core_sizes(c)->nr_extents);
+}
+
 /* Extents of the pools, one pool after another; the host pool has memory. */
 static void arena_init_pools(struct core *c)
 {
@@ -236,7 +282,6 @@ static void arena_init_pools(struct core *c)
 		p->first = first;
 		p->nr_extents = (u32)(bytes / cfg->extent_size);
 		p->online = bytes != 0;
-		p->loose = i == CORE_POOL_DEV ? p->nr_extents : 0;
 		p->io_head = CORE_NONE;
 		p->io_tail = CORE_NONE;
 		first += i < CORE_POOL_AREA ? p->nr_extents :
@@ -280,8 +325,8 @@ int core_init(struct core *c, void *arena, u64 arena_bytes,
 	c->head->arrival = 1;
 	c->head->bytes = arena_layout(&full, &s, c);
 	KV_BUG_ON(c->head->bytes > arena_bytes);
-	c->head->nr_online = s.nr_extents;
 	arena_init_lists(c);
+	arena_init_zones(c);
 	arena_init_pools(c);
 	core_order();
 	c->head->magic = CORE_ARENA_MAGIC;
@@ -306,6 +351,21 @@ bool core_poll(struct core *c, u64 now)
 	return true;
 }
 
+/* After a failure to make memory, waiting sequences are tried again. */
+static void create_again(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < c->head->nr_zones; i++) {
+		struct kv_zone *z = &c->head->zones[i];
+
+		if (!z->create_after || c->now < z->create_after)
+			continue;
+		z->create_after = 0;
+		core_kick(c);
+	}
+}
+
 /**
  * core_tick() - time passed: deadlines, the longest-waiting sequence, retries
  *
@@ -313,7 +373,6 @@ bool core_poll(struct core *c, u64 now)
  */
 void core_tick(struct core *c, u64 now)
 {
-	u32 i;
 	core_event(c);
 
 	c->now = now;
@@ -329,12 +388,7 @@ void core_tick(struct core *c, u64 now)
 	psi_tick(c);
 	evacuate_tick(c);
 	resize_tick(c);
-	/* After a failure to make memory, waiting sequences are tried again. */
-	if (c->head->create_after && now >= c->head->create_after) {
-		c->head->create_after = 0;
-		for (i = 0; i < core_cfg(c)->max_domains; i++)
-			domain_kick(&c->domains[i]);
-	}
+	create_again(c);
 	leases_expire(c);
 	admit_all(c);
 	wmark_background(c);

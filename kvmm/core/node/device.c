@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * device.c - failure of the pool's device
+ * device.c - failure of the device of a pool
  *
  * The shell reports it once, in one of two ways:
  *
@@ -38,15 +38,15 @@ const char *core_device_name(u32 device)
 	return device < ARRAY_SIZE(names) ? names[device] : "unknown";
 }
 
-/* Mark the blocks and slots that copies in flight are filling. */
-static void mark_targets(struct core *c)
+/* Mark the blocks and slots that copies of the pool in flight are filling. */
+static void mark_targets(struct core *c, u32 pool)
 {
 	u32 i;
 
 	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
 		const struct kv_entry *e = &c->entries_low[i];
 
-		if (e->domain == ENTRY_UNUSED)
+		if (e->domain == ENTRY_UNUSED || c->domains[e->domain].zone != pool)
 			continue;
 		KV_BUG_ON(e->io == ENT_OUT && e->host == CORE_NONE);
 		KV_BUG_ON((e->io == ENT_IN || (e->flags & ENTF_BESIDE)) &&
@@ -57,7 +57,8 @@ static void mark_targets(struct core *c)
 			c->blocks[e->dev].flags |= BLKF_BAD;
 	}
 	for (i = 0; i < CORE_MAX_MOVES; i++)
-		if (c->head->moves[i].state == MOVE_COPYING)
+		if (c->head->moves[i].state == MOVE_COPYING &&
+		    c->domains[c->blocks[c->head->moves[i].to].domain].zone == pool)
 			c->blocks[c->head->moves[i].to].flags |= BLKF_BAD;
 }
 
@@ -86,21 +87,21 @@ static u32 bad_blocks(const struct core *c, u32 dom)
 	return nr;
 }
 
-static void keep_what_there_is(struct core *c)
+static void keep_what_there_is(struct core *c, u32 pool)
 {
+	const struct kv_domain some = { .zone = pool };
 	u32 i, first;
 
-	for_each_domain(c, i) {
+	for_each_neighbour(c, &some, i) {
 		struct kv_domain *d = &c->domains[i];
 		u32 runs = 0, bad;
 
-		for (first = 0; first + d->dev.span_extents <= c->head->nr_online;
-		     first += d->dev.span_extents)
+		for_each_run(c, d, first)
 			runs += run_is_kept(c, d, first);
 		bad = bad_blocks(c, i);
 		d->kept = runs * d->dev.span_blocks;
-		KV_BUG_ON(d->kept > c->head->nr_online / d->dev.span_extents *
-			  d->dev.span_blocks);
+		KV_BUG_ON(d->kept > domain_zone(c, d)->nr_online /
+			  d->dev.span_extents * d->dev.span_blocks);
 		d->kept -= min(d->kept, bad);
 	}
 }
@@ -133,61 +134,78 @@ static void seq_lost(struct core *c, struct kv_seq *s)
 	}
 }
 
-static void lose_all(struct core *c)
+/* Is there such a sequence, and is its domain in the device pool? */
+static bool seq_is_in(const struct core *c, u32 i, u32 pool)
+{
+	const struct kv_client *cl = &c->clients[i / core_cfg(c)->max_seqs];
+
+	return cl->state != CLI_FREE && c->domains[cl->domain].zone == pool;
+}
+
+static void lose_all(struct core *c, u32 pool)
 {
 	const u32 nr = core_cfg(c)->max_clients * core_cfg(c)->max_seqs;
+	const struct kv_zone *z = &c->head->zones[pool];
+	const struct kv_domain some = { .zone = pool };
 	u32 i, blk;
 
 	for (i = 0; i < nr; i++)
-		if (c->clients[i / core_cfg(c)->max_seqs].state != CLI_FREE)
+		if (seq_is_in(c, i, pool))
 			seq_lost(c, &c->seqs[i]);
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		while (c->domains[i].used &&
-		       (blk = lru_next(c, i)) != CORE_NONE)
+	for_each_neighbour(c, &some, i)
+		while ((blk = lru_next(c, i)) != CORE_NONE)
 			index_evict(c, blk);
-	for (i = 0; i < core_sizes(c)->nr_extents; i++)
+	for (i = z->first; i < z->first + z->nr_extents; i++)
 		while (c->spans[i].nr_extents &&
 		       c->spans[i].free_head != CORE_NONE)
 			(void)block_take(c, i, BLK_POISON);
 }
 
 /**
- * core_device_failed() - the device of the pool failed
- * @how: CORE_DEVICE_CUT or CORE_DEVICE_LOST
+ * core_device_failed() - the device of a pool failed
+ * @pool: number of the device pool
+ * @how:  CORE_DEVICE_CUT or CORE_DEVICE_LOST
  *
  * Call this before the answers of the copies that failed with the device.  Only
- * the first call counts.
+ * the first call for a pool counts.
  */
-void core_device_failed(struct core *c, u64 now, u32 how)
+void core_device_failed(struct core *c, u64 now, u32 pool, u32 how)
 {
+	struct kv_zone *z = &c->head->zones[pool];
 	core_event(c);
 
+	KV_BUG_ON(pool >= c->head->nr_zones);
 	c->now = now;
-	if (c->head->device)
+	if (z->device)
 		return;
 	KV_BUG_ON(how != CORE_DEVICE_CUT && how != CORE_DEVICE_LOST);
-	mark_targets(c);
-	c->head->device = how;
-	c->head->create_after = ~0ull;
-	c->head->clean_after = ~0ull;
+	mark_targets(c, pool);
+	z->device = how;
+	z->create_after = ~0ull;
 	core_tell(c, device_fail,
 		  .error = how == CORE_DEVICE_LOST ? (u64)-ENODEV : (u64)-EIO);
-	keep_what_there_is(c);
+	keep_what_there_is(c, pool);
 	if (how == CORE_DEVICE_LOST)
-		lose_all(c);
+		lose_all(c, pool);
 	core_kick(c);
 	admit_all(c);
 }
 
-/* device_adopted() - first tick of an adopted core: the device works */
+/* device_adopted() - first tick of an adopted core: all devices work */
 void device_adopted(struct core *c)
 {
+	bool any = false;
 	u32 i;
 
-	if (!c->head->device)
+	for (i = 0; i < c->head->nr_zones; i++) {
+		if (!c->head->zones[i].device)
+			continue;
+		any = true;
+		c->head->zones[i].device = CORE_DEVICE_WORKS;
+		c->head->zones[i].create_after = 0;
+	}
+	if (!any)
 		return;
-	c->head->device = CORE_DEVICE_WORKS;
-	c->head->create_after = 0;
 	c->head->clean_after = 0;
 	for (i = 0; i < core_sizes(c)->nr_blocks; i++) {
 		if (!(c->blocks[i].flags & BLKF_BAD))

@@ -32,11 +32,6 @@ void core_copy_done(struct core *c, u64 now, u64 id, int status)
 	core_event(c);
 
 	c->now = now;
-	/*
-	 * The content of a lost device is unknown, in spite of a good answer.
-	 */
-	if (device_is_lost(c) && !status)
-		status = -ENODEV;
 	if (move_answered(c, id, status)) {
 		admit_all(c);
 	} else if (tier_copy_done(c, id, status)) {

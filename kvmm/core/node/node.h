@@ -8,6 +8,7 @@
 #include "kvmm/core/sched/sched.h"
 
 /* core.c: the memory manager as a deterministic machine */
+u64 zone_bytes(const struct core_config *cfg, u32 zone);
 int config_settle(const struct core_config *in, struct core_config *cfg,
 		  struct core_sizes *s);
 u64 arena_layout(const struct core_config *cfg, const struct core_sizes *s,
@@ -22,15 +23,15 @@ void client_describe(const struct core *c, u32 client,
 /* tune.c: tunables: parts of the configuration that may change at any time */
 bool tune_is_valid(const struct core_config *cfg);
 
-/* device.c: failure of the pool's device */
+/* device.c: failure of the device of a pool */
 void device_adopted(struct core *c);
 
 /* operate.c: an operator's commands beside limits and tunables */
 void drain_publish(struct core *c, u32 client);
 
-/* resize.c: resizing of the device pool while it is in use */
+/* resize.c: resizing of a device pool while it is in use */
 void resize_tick(struct core *c);
-int resize_check(const struct core *c, u64 bytes);
+int resize_check(const struct core *c, u32 pool, u64 bytes);
 
 /* resume.c: return of the clients of an adopted arena */
 void client_publish(struct core *c, u32 client);

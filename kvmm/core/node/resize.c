@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * resize.c - resizing of the device pool while it is in use
+ * resize.c - resizing of a device pool while it is in use
  *
- * Address space and records are for the largest size (core_config.pool_bytes).
- * Extents from core_head.nr_online on leave the pool: they get no new content,
+ * Address space and records are for the largest size (core_config).  Extents of a
+ * device pool from kv_zone.nr_online on leave it: they get no new content,
  * and an empty one becomes OFFLINE, which is a part of its own in law 1.  Each
  * leaving extent goes through
  *
@@ -27,28 +27,30 @@
  * end at nr_online.  Runs that reach into it when a shrink begins are given up.
  *
  * Invariants: an extent is OFFLINE only from nr_online on, and all from there on
- * are, unless core_head.resizing is set; kv_extent.want is EXT_WANT_SIZE for
+ * are, unless kv_zone.resizing is set; kv_extent.want is EXT_WANT_SIZE for
  * extents that are asked back here.
  */
 #include "kvmm/core/node/node.h"
 
 #define COPY_PATIENCE	16u	/* in starve_ns: wait for copies of leaving cache */
 
-static bool extent_leaves(const struct core *c, u32 e)
+/* The end of all extents of a device pool. */
+static u32 zone_limit(const struct kv_zone *z)
 {
-	return e >= c->head->nr_online && e < core_sizes(c)->nr_extents;
+	return z->first + z->nr_extents;
 }
 
 /* Did the steps that preempt no sequence take too long? */
-static bool resize_is_late(const struct core *c)
+static bool resize_is_late(const struct core *c, u32 first)
 {
-	return c->now - c->head->resized >= core_cfg(c)->starve_ns;
+	return c->now - extent_zone(c, first)->resized >= core_cfg(c)->starve_ns;
 }
 
 /* Is a slot for the copy of a leaving block still worth the wait?  Writes take long. */
-static bool resize_waits(const struct core *c)
+static bool resize_waits(const struct core *c, u32 first)
 {
-	return c->now - c->head->resized < COPY_PATIENCE * core_cfg(c)->starve_ns;
+	return c->now - extent_zone(c, first)->resized <
+	       COPY_PATIENCE * core_cfg(c)->starve_ns;
 }
 
 /*
@@ -60,7 +62,7 @@ static bool span_finds_room(struct core *c, u32 first, u32 nr)
 	u32 dom = c->spans[first].domain;
 	const struct kv_domain *d = &c->domains[dom];
 
-	if (resize_is_late(c))
+	if (resize_is_late(c, first))
 		return false;
 	if (d->dev.pending_spans || extent_run_take(c, dom) >= 0)
 		return true;
@@ -133,8 +135,8 @@ static bool span_moves(struct core *c, u32 first)
 
 	KV_BUG_ON(!sp->nr_extents || !span_is_isolated(sp));
 	if (!nr || evacuate_is_on(c, first))
-		return !nr || !resize_is_late(c);
-	if (resize_is_late(c) || !c->ops->copy)
+		return !nr || !resize_is_late(c, first);
+	if (resize_is_late(c, first) || !c->ops->copy)
 		return false;
 	/* Spans are served in their order. */
 	if (d->move_waits)
@@ -157,7 +159,7 @@ static void span_close(struct core *c, u32 first)
 	if (!span_close_off(c, first))
 		return;
 	KV_BUG_ON(!span_is_there(c, first, dom));
-	span_evict_leaving(c, first, resize_waits(c));
+	span_evict_leaving(c, first, resize_waits(c, first));
 }
 
 static void span_leave(struct core *c, u32 first)
@@ -169,7 +171,7 @@ static void span_leave(struct core *c, u32 first)
 	if (span_is_there(c, first, dom))
 		displace_all(c, first);
 	if (span_is_there(c, first, dom))
-		span_evict_leaving(c, first, resize_waits(c));
+		span_evict_leaving(c, first, resize_waits(c, first));
 }
 
 /* The span that is handled at extent @e; CORE_NONE: none is. */
@@ -181,7 +183,8 @@ static u32 span_at(const struct core *c, u32 e)
 	 * A span that begins below nr_online is handled at its first leaving
 	 * extent.
 	 */
-	return x->state == EXT_SPAN && (e == c->head->nr_online || x->span == e) ?
+	return x->state == EXT_SPAN &&
+	       (e == zone_end(extent_zone(c, e)) || x->span == e) ?
 	       x->span : CORE_NONE;
 }
 
@@ -227,14 +230,16 @@ static bool extent_returns(struct core *c, u32 e)
 	return true;
 }
 
-/* No domain waits for a leaving span, as far as is known. */
-static void domains_reset(struct core *c)
+/* No domain of the pool waits for a leaving span, as far as is known. */
+static void domains_reset(struct core *c, const struct kv_zone *z)
 {
 	u32 i;
 
 	for_each_domain(c, i) {
 		struct kv_domain *d = &c->domains[i];
 
+		if (domain_zone(c, d) != z)
+			continue;
 		d->move_waits = 0;
 		if (d->close_waits)
 			domain_kick(d);
@@ -242,50 +247,57 @@ static void domains_reset(struct core *c)
 	}
 }
 
-/**
- * resize_tick() - go on with extents that leave the pool
- */
-void resize_tick(struct core *c)
+static void zone_resize_tick(struct core *c, struct kv_zone *z)
 {
 	bool done = true;
 	u32 e;
 
-	if (!c->head->resizing)
-		return;
-	KV_BUG_ON(c->head->nr_online > core_sizes(c)->nr_extents);
-	for (e = 0; e < core_sizes(c)->nr_extents; e++)
+	KV_BUG_ON(z->nr_online > z->nr_extents);
+	for (e = z->first; e < zone_limit(z); e++)
 		done &= extent_returns(c, e);
 	c->taker = CORE_NONE;
-	domains_reset(c);
-	for (e = c->head->nr_online; e < core_sizes(c)->nr_extents; e++)
+	domains_reset(c, z);
+	for (e = zone_end(z); e < zone_limit(z); e++)
 		if (span_at(c, e) != CORE_NONE)
 			span_close(c, span_at(c, e));
-	for (e = c->head->nr_online; e < core_sizes(c)->nr_extents; e++)
+	for (e = zone_end(z); e < zone_limit(z); e++)
 		done &= extent_leave(c, e);
 	if (!done)
 		return;
-	c->head->resizing = 0;
-	domains_reset(c);
+	z->resizing = 0;
+	domains_reset(c, z);
+}
+
+/**
+ * resize_tick() - go on with extents that leave the pools
+ */
+void resize_tick(struct core *c)
+{
+	u32 i;
+
+	for (i = 0; i < c->head->nr_zones; i++)
+		if (c->head->zones[i].resizing)
+			zone_resize_tick(c, &c->head->zones[i]);
 }
 
 /* Give up the runs that reach into the leaving part. */
-static void runs_give_up(struct core *c)
+static void runs_give_up(struct core *c, const struct kv_zone *z)
 {
 	u32 e;
 
-	revoke_abandon_from(c, c->head->nr_online);
-	for (e = c->head->nr_online; extent_leaves(c, e); e++)
+	revoke_abandon_from(c, z);
+	for (e = zone_end(z); e < zone_limit(z); e++)
 		if (c->extents[e].state == EXT_CREATING &&
 		    c->extents[e].domain != CORE_NONE)
 			extent_run_abandon(c, c->extents[e].span);
 }
 
 /* Keep extents after all, or take them back into use. */
-static void extents_stay(struct core *c, u32 from)
+static void extents_stay(struct core *c, const struct kv_zone *z, u32 from)
 {
 	u32 e;
 
-	for (e = 0; e < c->head->nr_online; e++) {
+	for (e = z->first; e < zone_end(z); e++) {
 		struct kv_extent *x = &c->extents[e];
 
 		KV_BUG_ON(x->state == EXT_OFFLINE && (x->backed || x->want));
@@ -293,60 +305,67 @@ static void extents_stay(struct core *c, u32 from)
 			extent_set_state(c, e, EXT_ABSENT);
 		if (x->state != EXT_SPAN || x->want || x->span != e ||
 		    e + c->spans[e].nr_extents <= from ||
-		    e + c->spans[e].nr_extents > c->head->nr_online ||
+		    e + c->spans[e].nr_extents > zone_end(z) ||
 		    !span_is_isolated(&c->spans[e]))
 			continue;
 		span_putback(c, e);
 	}
 }
 
-/* The longest span of a domain with clients, in extents. */
-static u32 span_longest(const struct core *c)
+/* The longest span of a domain with clients in the device pool, in extents. */
+static u32 span_longest(const struct core *c, u32 pool)
 {
 	u32 i, nr = 1;
 
 	for_each_domain(c, i)
-		if (c->domains[i].nr_clients)
+		if (c->domains[i].nr_clients && c->domains[i].zone == pool)
 			nr = max(nr, c->domains[i].dev.span_extents);
 	return nr;
 }
 
 /**
- * resize_check() - may the device pool have a size?
+ * resize_check() - may a device pool have a size?
  *
  * Return: as core_pool_resize().
  */
-int resize_check(const struct core *c, u64 bytes)
+int resize_check(const struct core *c, u32 pool, u64 bytes)
 {
 	u64 nr = bytes / core_cfg(c)->extent_size;
 
+	if (pool >= c->head->nr_zones)
+		return -ENOENT;
 	if (!nr)
 		return -EINVAL;
-	if (bytes > core_cfg(c)->pool_bytes)
+	if (bytes > c->head->zones[pool].nr_extents * core_cfg(c)->extent_size)
 		return -ERANGE;
-	return nr < span_longest(c) ? -EBUSY : 0;
+	return nr < span_longest(c, pool) ? -EBUSY : 0;
 }
 
 /**
- * core_pool_resize() - an operator changes the size of the device pool
- * @bytes: rounded down to whole extents; up to core_config.pool_bytes
+ * core_pool_resize() - an operator changes the size of a device pool
+ * @pool:  its number
+ * @bytes: rounded down to whole extents; up to the size in core_config
  *
  * Growing takes effect at once.  Shrinking takes until the end of the pool is
  * empty; core_get_pool() tells the progress.  A sequence that no longer fits
  * alone gets -EDQUOT when its turn comes.
  *
- * Return: 0; -EINVAL: less than an extent; -ERANGE: more than the daemon was
- * started with; -EBUSY: less than a span of a domain that has clients.
+ * Return: 0; -ENOENT: there is no such pool; -EINVAL: less than an extent; -ERANGE:
+ * more than the daemon was started with; -EBUSY: less than a span of a domain that has
+ * clients.
  */
-int core_pool_resize(struct core *c, u64 now, u64 bytes)
+int core_pool_resize(struct core *c, u64 now, u32 pool, u64 bytes)
 {
 	u64 nr = bytes / core_cfg(c)->extent_size;
-	u32 was = c->head->nr_online;
-	int err = resize_check(c, bytes);
+	int err = resize_check(c, pool, bytes);
+	struct kv_zone *z;
+	u32 was;
 	core_event(c);
 
 	if (err)
 		return err;
+	z = &c->head->zones[pool];
+	was = z->nr_online;
 	c->now = now;
 	if (nr == was)
 		return 0;
@@ -354,16 +373,16 @@ int core_pool_resize(struct core *c, u64 now, u64 bytes)
 		core_tell(c, pool_shrink, .bytes = nr * core_cfg(c)->extent_size);
 	else
 		core_tell(c, pool_grow, .bytes = nr * core_cfg(c)->extent_size);
-	KV_BUG_ON(nr > core_sizes(c)->nr_extents);
-	c->head->nr_online = (u32)nr;
+	KV_BUG_ON(nr > z->nr_extents);
+	z->nr_online = (u32)nr;
 	core_crash(c, CORE_CRASH_resize);
-	core_pool(c, CORE_POOL_DEV)->cursor = 0;
+	z->cursor = 0;
 	if (nr < was) {
-		c->head->resized = now;
-		c->head->resizing = 1;
-		runs_give_up(c);
+		z->resized = now;
+		z->resizing = 1;
+		runs_give_up(c, z);
 	} else {
-		extents_stay(c, was);
+		extents_stay(c, z, z->first + was);
 	}
 	limit_settle(c);
 	resize_tick(c);

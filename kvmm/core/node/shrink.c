@@ -124,7 +124,7 @@ static bool look_extent(const struct core *c, struct core_shrink *s)
 	if (s->blk < c->spans[s->at].nr_blocks)
 		return false;
 	s->blk = 0;
-	return ++s->at == core_sizes(c)->nr_extents;
+	return ++s->at == s->end;
 }
 
 /* ---- lower tiers ---- */
@@ -218,24 +218,30 @@ u64 core_shrink_bytes(const struct core_config *cfg)
 
 /**
  * core_shrink_begin() - begin to compute the cost of a device pool of @bytes
- * @s: core_shrink_bytes() of zeroed memory
+ * @s:    core_shrink_bytes() of zeroed memory
+ * @pool: number of the device pool
  *
  * Return: 0; or the error of core_pool_resize().
  */
-int core_shrink_begin(const struct core *c, struct core_shrink *s, u64 bytes)
+int core_shrink_begin(const struct core *c, struct core_shrink *s, u32 pool,
+		      u64 bytes)
 {
-	int err = resize_check(c, bytes);
+	int err = resize_check(c, pool, bytes);
+	const struct kv_zone *z = &c->head->zones[pool];
 	u32 i;
 
 	if (err)
 		return err;
 	shrink_layout(core_cfg(c), core_sizes(c), s);
-	s->nr = (u32)(bytes / core_cfg(c)->extent_size);
+	s->first = z->first;
+	s->at = z->first;
+	s->end = z->first + z->nr_extents;
+	s->nr = z->first + (u32)(bytes / core_cfg(c)->extent_size);
 	for (i = 0; i < CORE_NR_POOLS; i++)
 		s->loose[i] = core_pool(c, i)->online ? core_pool(c, i)->loose : 0;
 	shrink_prepare(c, s);
 	/* A larger pool costs nothing. */
-	s->phase = s->nr < c->head->nr_online ? SHRINK_BLOCKS : SHRINK_DONE;
+	s->phase = s->nr < zone_end(z) ? SHRINK_BLOCKS : SHRINK_DONE;
 	return 0;
 }
 

@@ -58,7 +58,9 @@ struct shrink_domain {
 
 /**
  * struct core_shrink - a computation under way
- * @nr:     extents that stay
+ * @first:  first extent of the device pool
+ * @nr:     end of the extents that stay
+ * @end:    end of the pool
  * @phase:  SHRINK_*
  * @at:     record at which the phase goes on
  * @blk:    block of the span at @at, SHRINK_BLOCKS only
@@ -71,7 +73,10 @@ struct shrink_domain {
  * @seqs:   by sequence: it has a block in a span with SPAN_NO_ROOM
  */
 struct core_shrink {
+	u32	first;
 	u32	nr;
+	u32	end;
+	u32	resv;
 	u32	phase;
 	u32	at;
 	u32	blk;
@@ -84,11 +89,12 @@ struct core_shrink {
 	u8	*seqs;
 };
 
-/* Does the span leave a pool of @s->nr extents? */
+/* Does the span leave the smaller pool? */
 static inline bool shrink_leaves(const struct core *c, const struct core_shrink *s,
 				 u32 first)
 {
-	return first + c->spans[first].nr_extents > s->nr;
+	return first >= s->first && first < s->end &&
+	       first + c->spans[first].nr_extents > s->nr;
 }
 
 /* shrink_room.c: room for the content that leaves a smaller device pool */

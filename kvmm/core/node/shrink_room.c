@@ -18,7 +18,8 @@ void shrink_prepare(const struct core *c, struct core_shrink *s)
 	u32 i;
 
 	for_each_domain(c, i)
-		s->doms[i].dear = !host_part(c, i)->used || c->head->device ||
+		s->doms[i].dear = !host_part(c, i)->used ||
+				  device_is_down(c, &c->domains[i]) ||
 				  !copy_pays(c, i);
 }
 
@@ -41,7 +42,7 @@ static u32 runs_take(const struct core *c, struct core_shrink *s, u32 dom, u64 n
 {
 	u32 size = c->domains[dom].dev.span_extents, first, e, got = 0;
 
-	for (first = 0; first + size <= s->nr && got < nr; first += size) {
+	for (first = s->first; first + size <= s->nr && got < nr; first += size) {
 		s->looked += size;
 		if (!run_is_free(c, s, dom, first))
 			continue;
@@ -55,10 +56,10 @@ static u32 runs_take(const struct core *c, struct core_shrink *s, u32 dom, u64 n
 /* Serve the leaving spans of a domain with @room blocks.  Return: blocks that move. */
 static u64 spans_move(const struct core *c, struct core_shrink *s, u32 dom, u64 room)
 {
-	u32 e = s->nr - min(s->nr, (u32)CORE_SPAN_MAX);
+	u32 e = s->nr - min(s->nr - s->first, (u32)CORE_SPAN_MAX);
 	u64 moved = 0;
 
-	for (; e < core_sizes(c)->nr_extents; e++) {
+	for (; e < s->end; e++) {
 		const struct kv_extent *x = &c->extents[e];
 
 		if (x->state != EXT_SPAN || x->span != e || x->domain != dom ||
@@ -71,7 +72,7 @@ static u64 spans_move(const struct core *c, struct core_shrink *s, u32 dom, u64 
 		s->spans[e] |= SPAN_NO_ROOM;
 		s->doms[dom].no_room++;
 	}
-	s->looked += core_sizes(c)->nr_extents - s->nr;
+	s->looked += s->end - s->nr;
 	return moved;
 }
 
@@ -267,7 +268,7 @@ static void family_goes(const struct core *c, struct core_shrink *s, const struc
 {
 	struct shrink_domain *d = &s->doms[q->domain];
 	const struct kv_domain *kd = &c->domains[q->domain];
-	bool swap = core_pool(c, CORE_POOL_HOST)->online && !c->head->device &&
+	bool swap = core_pool(c, CORE_POOL_HOST)->online && !device_is_down(c, kd) &&
 		    swap_pays(c, kd, (u32)nr, (u32)fresh, tokens) && fresh <= d->room;
 	const struct kv_seq *m;
 

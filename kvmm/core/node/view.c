@@ -62,32 +62,62 @@ static void pool_add_marks(const struct core *c, const struct kv_domain *d,
 	v->wmark[2] += w.high * d->dev.block_bytes;
 }
 
-/* The partition of the device pool, in bytes. */
+/* Add the partition of one device pool. */
+static void pool_add_zone(const struct core *c, u32 pool, struct core_pool_view *v)
+{
+	const struct kv_zone *z = &c->head->zones[pool];
+	const struct kv_domain some = { .zone = pool };
+	const u64 size = core_cfg(c)->extent_size;
+	u64 limit;
+	u32 i;
+
+	v->total += z->nr_extents * size;
+	v->extent_size = size;
+	v->nr_extents += z->nr_extents;
+	v->nr_online += z->nr_online;
+	v->resizing |= z->resizing;
+	v->device = max(v->device, z->device);
+	for_each_extent(i, z->first, z->nr_extents) {
+		if (c->extents[i].state == EXT_REVOKING)
+			v->revoking += size;
+		else if (c->extents[i].state == EXT_OFFLINE)
+			v->offline += size;
+		else if (c->extents[i].state != EXT_SPAN)
+			v->nr_free_extents++;
+	}
+	v->free_extents = v->nr_free_extents * size;
+	for_each_neighbour(c, &some, i) {
+		pool_add_domain(&c->domains[i], v);
+		pool_add_marks(c, &c->domains[i], v);
+	}
+	v->committed_as += commit_zone(c, pool, &limit);
+	v->commit_limit += limit;
+}
+
+/* The partition of all device pools, in bytes; @v->device is of the worst one. */
 void core_get_pool(const struct core *c, struct core_pool_view *v)
 {
 	u32 i;
 
 	memset(v, 0, sizeof(*v));
-	v->total = core_cfg(c)->pool_bytes;
-	v->extent_size = core_cfg(c)->extent_size;
-	v->nr_extents = core_sizes(c)->nr_extents;
-	v->nr_online = c->head->nr_online;
-	v->resizing = c->head->resizing;
-	v->device = c->head->device;
-	for (i = 0; i < v->nr_extents; i++) {
-		if (c->extents[i].state == EXT_REVOKING)
-			v->revoking += v->extent_size;
-		else if (c->extents[i].state == EXT_OFFLINE)
-			v->offline += v->extent_size;
-		else if (c->extents[i].state != EXT_SPAN)
-			v->nr_free_extents++;
-	}
-	v->free_extents = v->nr_free_extents * v->extent_size;
-	for_each_domain(c, i) {
-		pool_add_domain(&c->domains[i], v);
-		pool_add_marks(c, &c->domains[i], v);
-	}
-	v->committed_as = commit_node(c, &v->commit_limit);
+	for (i = 0; i < c->head->nr_zones; i++)
+		pool_add_zone(c, i, v);
+}
+
+/* The same of one device pool: -ERANGE past the last. */
+int core_get_zone(const struct core *c, u32 pool, struct core_pool_view *v)
+{
+	if (pool >= c->head->nr_zones)
+		return -ERANGE;
+	memset(v, 0, sizeof(*v));
+	pool_add_zone(c, pool, v);
+	return 0;
+}
+
+/* core_zone_of() - the device pool that an extent is in */
+u32 core_zone_of(const struct core *c, u32 extent)
+{
+	return (u32)(extent_zone(c, extent) - c->head->zones);
 }
 
 /* A lower pool: -ERANGE past the last, -ENOENT when it is not there. */
@@ -251,6 +281,7 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	KV_BUG_ON(!c->tenants[d->tenant].used);
 	v->id = i;
 	v->tenant = d->tenant;
+	v->pool = d->zone;
 	memcpy(v->name, d->name, sizeof(v->name));
 	domain_view_groups(d, v);
 	v->nr_clients = d->nr_clients;
@@ -448,6 +479,7 @@ int core_get_extent(const struct core *c, u32 i, struct core_extent_view *v)
 	x = &c->extents[i];
 	memset(v, 0, sizeof(*v));
 	v->extent = i;
+	v->pool = core_zone_of(c, i);
 	v->state = x->state;
 	v->tenant = x->backed ? x->tenant : CORE_NONE;
 	v->domain = x->state == EXT_SPAN ? x->domain : CORE_NONE;

@@ -71,17 +71,18 @@ static void family_bar(struct core *c, const struct kv_seq *s)
 
 static void bar_all(struct core *c, const struct displacer *who)
 {
+	const struct kv_domain *mine = seq_domain(c, who->want);
 	u32 dom, i;
 
 	KV_BUG_ON(who->want->flags & SEQF_RUNNING);
 	revoke_prepare(c, who->want->domain);
 	spares_reset(c);
 	c->head->bar_pass++;
-	core_work(c, c->head->nr_online);
-	for_each_domain(c, dom) {
+	core_work(c, domain_zone(c, mine)->nr_online);
+	for_each_neighbour(c, mine, dom) {
 		const struct kv_domain *d = &c->domains[dom];
 
-		if (dom == who->want->domain)
+		if (d == mine)
 			continue;
 		core_work(c, 4 * d->nr_running);
 		for (i = d->run_head; i != CORE_NONE; i = c->seqs[i].next)
@@ -143,7 +144,7 @@ static bool run_may_go(struct core *c, u32 first, const struct displacer *who)
 	u32 dom = who->want->domain, tenant = c->domains[dom].tenant, e;
 	u32 nr = c->domains[dom].dev.span_extents;
 
-	KV_BUG_ON(first + nr > c->head->nr_online);
+	KV_BUG_ON(first + nr > zone_end(domain_zone(c, &c->domains[dom])));
 	for_each_extent(e, first, nr) {
 		const struct kv_extent *x = &c->extents[e];
 
@@ -202,10 +203,11 @@ static bool is_chosen(const u32 *runs, u32 nr, u32 first)
 static u32 run_best(struct core *c, const struct displacer *who,
 		    const u32 *chosen, u32 nr_chosen)
 {
-	u32 nr = seq_domain(c, who->want)->dev.span_extents, best = CORE_NONE, i;
+	const struct kv_domain *d = seq_domain(c, who->want);
+	u32 nr = d->dev.span_extents, best = CORE_NONE, i;
 	u64 least = ~0ull, key;
 
-	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
+	for_each_run(c, d, i) {
 		if (is_chosen(chosen, nr_chosen, i) || !run_may_go(c, i, who))
 			continue;
 		key = run_key(c, i, nr);

@@ -198,7 +198,7 @@ void evacuate_tick(struct core *c)
 			continue;
 		KV_BUG_ON(!c->spans[ev->span].nr_extents);
 		if (c->now - ev->since >= (ev->shared ? patience : 8 * patience)) {
-			c->head->evac_after = c->now + patience;
+			extent_zone(c, ev->span)->evac_after = c->now + patience;
 			span_putback(c, ev->span);
 			KV_BUG_ON(ev->span != CORE_NONE);
 			continue;
@@ -224,7 +224,7 @@ static u32 span_moves(const struct core *c, u32 first, u32 dom, bool promised)
 
 	KV_BUG_ON(sp->nr_free + sp->nr_cached > sp->nr_blocks);
 	if (!sp->nr_extents || sp->domain == dom || span_scan(c, sp)->counted ||
-	    span_is_isolated(sp) ||
+	    span_is_isolated(sp) || owner->zone != c->domains[dom].zone ||
 	    owner->tenant != c->domains[dom].tenant)
 		return CORE_NONE;
 	/* A promise waits for one step only, and tails may take longer. */
@@ -292,7 +292,7 @@ static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 	u32 e, used, fit = 0;
 	u64 bytes = 0;
 
-	KV_BUG_ON(first + d->dev.span_extents > c->head->nr_online);
+	KV_BUG_ON(first + d->dev.span_extents > zone_end(domain_zone(c, d)));
 	for_each_extent(e, first, d->dev.span_extents) {
 		u32 span = c->extents[e].span;
 
@@ -320,11 +320,12 @@ static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 /* The cheapest run, with its spans counted as gone; or CORE_NONE. */
 static u32 run_cheapest(struct core *c, u32 dom, bool promised)
 {
-	u32 nr = c->domains[dom].dev.span_extents, best = CORE_NONE, i;
+	const struct kv_domain *d = &c->domains[dom];
+	u32 nr = d->dev.span_extents, best = CORE_NONE, i;
 	u64 least = ~0ull, bytes;
 
-	core_work(c, c->head->nr_online);
-	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
+	core_work(c, domain_zone(c, d)->nr_online);
+	for_each_run(c, d, i) {
 		bytes = run_moves(c, dom, i, promised);
 		if (bytes == ~0ull)
 			continue;
@@ -386,6 +387,7 @@ u32 evacuations_on(const struct core *c, u32 dom, bool promised)
 		KV_BUG_ON(ev->span != CORE_NONE &&
 			  c->spans[ev->span].domain != ev->dom);
 		if (ev->span != CORE_NONE && ev->dom != dom && ev->shared &&
+		    c->domains[ev->dom].zone == c->domains[dom].zone &&
 		    !(promised && c->spans[ev->span].nr_open) &&
 		    c->domains[ev->dom].tenant == c->domains[dom].tenant)
 			extents += c->spans[ev->span].nr_extents;
@@ -445,7 +447,7 @@ enum verdict evacuate_for(struct core *c, u32 dom, u32 nr)
 	if (on && !promised)
 		return ROOM_MOVED;
 	must = runs_lacking(c, dom, nr);
-	if (c->now < c->head->evac_after)
+	if (c->now < domain_zone(c, d)->evac_after)
 		return on >= must ? ROOM_MOVED : ROOM_NONE;
 	want = promised ? runs_lacking(c, dom, promise_need(c, dom, nr)) : must;
 	if (on >= want)

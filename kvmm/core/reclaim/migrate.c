@@ -99,7 +99,7 @@ bool move_start(struct core *c, u32 evac, u32 blk)
 	KV_BUG_ON(c->head->evacs[evac].span != block_span(c, blk));
 	KV_BUG_ON(c->head->evacs[evac].dom != b->domain);
 	i = move_slot(c);
-	if (i == CORE_NONE || !room_to_move(d) || c->head->device)
+	if (i == CORE_NONE || !room_to_move(d) || device_is_down(c, d))
 		return false;
 	span = span_pick_dense(c, d, c->head->evacs[evac].any);
 	if (span == CORE_NONE)
@@ -432,6 +432,9 @@ bool move_answered(struct core *c, u64 id, int status)
 		return true;
 	KV_BUG_ON(m->evac >= CORE_MAX_EVACS);
 	KV_BUG_ON(!c->head->nr_moves || !c->head->evacs[m->evac].nr);
+	/* The content of a lost device is unknown, in spite of a good answer. */
+	if (device_is_lost(c, &c->domains[c->blocks[m->to].domain]) && !status)
+		status = -ENODEV;
 	m->state = status ? MOVE_FAILED : MOVE_COPIED;
 	if (!status)
 		c->blocks[m->to].flags &= (u8)~BLKF_BAD;

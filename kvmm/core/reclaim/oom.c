@@ -96,13 +96,14 @@ static void oom_describe(struct core *c, struct core_oom_view *o,
 	o->arrival = want->arrival;
 	o->victim = CORE_NONE;
 	o->extent_size = core_cfg(c)->extent_size;
-	o->nr_extents = core_sizes(c)->nr_extents;
-	o->nr_online = c->head->nr_online;
+	o->pool = seq_domain(c, want)->zone;
+	o->nr_extents = domain_zone(c, seq_domain(c, want))->nr_extents;
+	o->nr_online = domain_zone(c, seq_domain(c, want))->nr_online;
 	o->nr_free = o->nr_extents;
 	o->nr_rows = 0;
 	o->nr_domains = 1;
 	oom_domain(c, o, want, taken, want->domain);
-	for_each_domain(c, i) {
+	for_each_neighbour(c, seq_domain(c, want), i) {
 		if (i == want->domain)
 			continue;
 		o->nr_domains++;

@@ -126,7 +126,7 @@ bool room_is_wanted(const struct core *c, u32 dom)
 {
 	u32 i;
 
-	for_each_domain(c, i)
+	for_each_neighbour(c, &c->domains[dom], i)
 		if (i != dom && c->domains[i].stalled && c->domains[i].nr_waiting)
 			return true;
 	return false;
@@ -166,7 +166,7 @@ static u32 promise_coming(const struct core *c, u32 dom)
 {
 	u32 i, nr = evacuations_on(c, dom, true) * c->domains[dom].dev.span_blocks;
 
-	for_each_domain(c, i) {
+	for_each_neighbour(c, &c->domains[dom], i) {
 		const struct kv_domain *o = &c->domains[i];
 		u32 have;
 
@@ -193,7 +193,7 @@ static u32 promise_coming(const struct core *c, u32 dom)
 enum verdict room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare)
 {
 	const struct kv_domain *d = seq_domain(c, want);
-	bool marked = victim_is_marked(c, d->tenant);
+	bool marked = victim_is_marked(c, d);
 	u32 lacks, coming, rank;
 	enum verdict verdict;
 	struct kv_seq *v;
@@ -218,7 +218,7 @@ enum verdict room_for_min(struct core *c, struct kv_seq *want, u32 nr, u32 spare
 			family_mark(c, v, CORE_CAUSE_min, want);
 		}
 		verdict = room_plan(c, want->domain, nr, spare);
-		if (verdict != ROOM_NONE || victim_is_marked(c, d->tenant))
+		if (verdict != ROOM_NONE || victim_is_marked(c, d))
 			return verdict;
 		if (!marked)
 			return displace(c, want, room_lacks(c, d, nr, spare),
@@ -264,7 +264,7 @@ bool room_preempt(struct core *c, struct kv_seq *want, u32 nr)
 
 	KV_BUG_ON(!(want->flags & SEQF_RUNNING));
 	for (;;) {
-		if (victim_is_marked(c, seq_domain(c, want)->tenant))
+		if (victim_is_marked(c, seq_domain(c, want)))
 			return false;
 		v = victim_choose(c, want, nr);
 		if (!v) {

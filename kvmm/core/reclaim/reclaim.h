@@ -59,7 +59,7 @@ bool victim_before(const struct kv_seq *a, const struct kv_seq *b);
 u32 family_size(const struct core *c, const struct kv_seq *s);
 u32 victim_blocks_marked(const struct core *c, const struct kv_domain *d);
 bool victim_may_lose(const struct core *c, const struct kv_seq *s);
-bool victim_is_marked(const struct core *c, u32 tenant);
+bool victim_is_marked(const struct core *c, const struct kv_domain *d);
 struct kv_seq *victim_elsewhere(const struct core *c,
 				const struct kv_seq *want, bool promised,
 				u32 *rank);
@@ -94,7 +94,7 @@ void revoke_advance(struct core *c);
 void revoke_tick(struct core *c);
 void revoke_haunt(struct core *c, u32 client);
 void revoke_exorcise(struct core *c, u32 tenant);
-void revoke_abandon_from(struct core *c, u32 e);
+void revoke_abandon_from(struct core *c, const struct kv_zone *z);
 void extent_ask_back(struct core *c, u32 e);
 void extent_overdue(struct core *c, u32 e, bool wanted);
 

@@ -87,7 +87,7 @@ static void keep_for_waiters(struct core *c, u32 dom)
 	const struct kv_seq *mine = waiter_of(c, dom), *w;
 	u32 i;
 
-	for_each_domain(c, i) {
+	for_each_neighbour(c, &c->domains[dom], i) {
 		const struct kv_domain *d = &c->domains[i];
 		struct tenant_scan *t = &c->tenant_scans[d->tenant];
 
@@ -315,15 +315,16 @@ static bool revoke_empty(struct core *c, const struct kv_revoke *rv)
 	return true;
 }
 
-/* Give up the runs that reach extent @e, since no domain is to get it. */
-void revoke_abandon_from(struct core *c, u32 e)
+/* Give up the runs that reach the leaving part of the pool: no domain is to get it. */
+void revoke_abandon_from(struct core *c, const struct kv_zone *z)
 {
 	u32 i;
 
 	for (i = 0; i < CORE_MAX_REVOKES; i++) {
 		struct kv_revoke *rv = &c->head->revokes[i];
 
-		if (rv->nr && rv->dom != CORE_NONE && rv->first + rv->nr > e)
+		if (rv->nr && rv->dom != CORE_NONE && extent_zone(c, rv->first) == z &&
+		    rv->first + rv->nr > zone_end(z))
 			revoke_abandon(c, rv);
 	}
 }
@@ -336,7 +337,7 @@ static void revoke_step(struct core *c, struct kv_revoke *rv)
 	KV_BUG_ON(rv->first + rv->nr > core_sizes(c)->nr_extents);
 	for (e = rv->first; e < rv->first + rv->nr; e++)
 		all &= extent_advance(c, rv, e);
-	if (all && extents_can_be_made(c))
+	if (all && extents_can_be_made(extent_zone(c, rv->first)))
 		revoke_finish(c, rv);
 }
 
@@ -371,8 +372,8 @@ void revoke_begin(struct core *c, u32 dom, u32 first)
 	while (rv->nr)
 		rv++;
 	KV_BUG_ON(rv >= c->head->revokes + CORE_MAX_REVOKES);
-	KV_BUG_ON(first % d->dev.span_extents);
-	KV_BUG_ON(first + d->dev.span_extents > c->head->nr_online);
+	KV_BUG_ON((first - domain_zone(c, d)->first) % d->dev.span_extents);
+	KV_BUG_ON(first + d->dev.span_extents > zone_end(domain_zone(c, d)));
 	*rv = (struct kv_revoke){ .dom = dom, .first = first,
 				  .nr = d->dev.span_extents };
 	c->head->nr_revokes++;

@@ -80,7 +80,7 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
 		const struct kv_domain *d = &c->domains[i];
 		const struct kv_seq *w;
 
-		if (!d->used || i == s->domain)
+		if (!d->used || i == s->domain || d->zone != seq_domain(c, s)->zone)
 			continue;
 		w = waiter_to_help(c, d);
 		if (!w || w->since >= s->since ||
@@ -143,7 +143,7 @@ static struct kv_seq *victim_past_residency(struct core *c,
 		const struct kv_domain *d = &c->domains[dom];
 
 		/* With 0 blocks: a sequence with only a reservation may go. */
-		if (!d->used || d->tenant != seq_domain(c, w)->tenant ||
+		if (!d->used || !domains_trade(d, seq_domain(c, w)) ||
 		    (dom != w->domain &&
 		     (own_only || !limit_may_lose(d, 0, true))))
 			continue;
@@ -155,17 +155,19 @@ static struct kv_seq *victim_past_residency(struct core *c,
 }
 
 /*
- * Preempt a family for the sequence of the tenant that waits longest.  Sequences
+ * Preempt a family for the sequence of the tenant that waits longest in a device
+ * pool.  Sequences
  * for which there is no victim do not count.
  */
-static void starve_tenant(struct core *c, u32 tenant)
+static void starve_tenant(struct core *c, u32 tenant, u32 zone)
 {
 	struct kv_seq *longest = NULL, *victim = NULL, *w, *v;
+	const struct kv_domain some = { .tenant = tenant, .zone = zone };
 	u32 i;
 
-	if (victim_is_marked(c, tenant))
+	if (victim_is_marked(c, &some))
 		return;
-	for_each_domain(c, i) {
+	for_each_neighbour(c, &some, i) {
 		if (c->domains[i].tenant != tenant)
 			continue;
 		w = next_waiter(c, &c->domains[i]);
@@ -212,11 +214,11 @@ static void starve_commitment(struct core *c, struct kv_seq *w)
 
 	if (!commit_node_waits(c, seq_domain(c, w), seq_most(c, w)))
 		return;
-	for_each_domain(c, i) {
+	for_each_neighbour(c, seq_domain(c, w), i) {
 		const struct kv_domain *d = &c->domains[i];
 
 		if (d->tenant == seq_domain(c, w)->tenant ||
-		    victim_is_marked(c, d->tenant) || !limit_may_lose(d, 0, true))
+		    victim_is_marked(c, d) || !limit_may_lose(d, 0, true))
 			continue;
 		v = aged_victim(c, d, w);
 		if (v && (!victim || limit_share(d) >
@@ -236,13 +238,14 @@ static void starve_commitment(struct core *c, struct kv_seq *w)
  * Of the sequences without a victim in their own tenant, the one that waits longest
  * takes runs of other tenants.
  */
-static void starve_others(struct core *c)
+static void starve_others(struct core *c, u32 zone)
 {
 	struct kv_seq *longest = NULL, *w;
 	u32 i, lacks;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		w = c->domains[i].used ? next_waiter(c, &c->domains[i]) : NULL;
+		w = c->domains[i].used && c->domains[i].zone == zone ?
+		    next_waiter(c, &c->domains[i]) : NULL;
 		if (w && (!longest || w->since < longest->since) &&
 		    starves_for_others(c, w))
 			longest = w;
@@ -252,7 +255,7 @@ static void starve_others(struct core *c)
 	KV_BUG_ON(longest->flags & SEQF_RUNNING);
 	lacks = room_lacks(c, seq_domain(c, longest), waiter_blocks(c, longest) +
 			   seq_domain(c, longest)->nr_running, 0);
-	if (lacks && !victim_is_marked(c, seq_domain(c, longest)->tenant))
+	if (lacks && !victim_is_marked(c, seq_domain(c, longest)))
 		(void)displace(c, longest, lacks, false);
 	if (!lacks)
 		starve_commitment(c, longest);
@@ -268,13 +271,15 @@ static void starve_others(struct core *c)
  */
 void starve_check(struct core *c)
 {
-	u32 i;
+	u32 i, z;
 
-	for (i = 0; i < core_cfg(c)->max_tenants; i++)
-		if (c->tenants[i].used)
-			starve_tenant(c, i);
-	if (c->head->nr_tenants > 1)
-		starve_others(c);
+	for (z = 0; z < c->head->nr_zones; z++) {
+		for (i = 0; i < core_cfg(c)->max_tenants; i++)
+			if (c->tenants[i].used)
+				starve_tenant(c, i, z);
+		if (c->head->nr_tenants > 1)
+			starve_others(c, z);
+	}
 	/* Another sequence may have to go before a swapped-out one now. */
 	for_each_domain(c, i)
 		if (restore_waits(&c->domains[i]))

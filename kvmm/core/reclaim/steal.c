@@ -76,7 +76,7 @@ static u32 extent_cost(const struct core *c, u32 e, u32 dom)
 	if (x->tenant == c->domains[dom].tenant)
 		return RUN_FREE;
 	/* Its memory has to be made anew, which failed a short while ago. */
-	if (!extents_can_be_made(c))
+	if (!extents_can_be_made(extent_zone(c, e)))
 		return RUN_NONE;
 	if (!revoke_needed(c, e))
 		return RUN_FREE;
@@ -172,7 +172,7 @@ static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost,
 	const struct kv_domain *d = &c->domains[dom];
 	u32 end = first + d->dev.span_extents, worst = RUN_FREE, e;
 
-	KV_BUG_ON(end > c->head->nr_online);
+	KV_BUG_ON(end > zone_end(domain_zone(c, d)));
 	for (e = first; e < end; e++) {
 		struct kv_span *sp;
 		u32 one;
@@ -218,7 +218,7 @@ static u32 run_costs(const struct core *c)
 /* Begin a scan for @dom. */
 static void take_prepare(struct core *c, u32 dom)
 {
-	core_work(c, c->head->nr_online * WORK_EXTENT);
+	core_work(c, domain_zone(c, &c->domains[dom])->nr_online * WORK_EXTENT);
 	if (c->head->nr_tenants > 1)
 		revoke_prepare(c, dom);
 	spares_reset(c);
@@ -230,13 +230,14 @@ static void take_prepare(struct core *c, u32 dom)
  */
 static bool runs_none(const struct core *c, u32 dom)
 {
-	u64 most = core_pool(c, CORE_POOL_DEV)->loose;
-	u32 want = c->domains[dom].dev.span_extents, i;
+	const struct kv_domain *d = &c->domains[dom];
+	u64 most = domain_zone(c, d)->loose;
+	u32 want = d->dev.span_extents, i;
 
 	for (i = 0; i < core_cfg(c)->max_domains && most < want; i++) {
 		const struct kv_domain *o = &c->domains[i];
 
-		if (o->used && i != dom)
+		if (o->used && i != dom && o->zone == d->zone)
 			most += (u64)(domain_slack(o) + o->dev.nr[BLK_CACHED]) /
 				o->dev.span_blocks * o->dev.span_extents;
 	}
@@ -253,8 +254,8 @@ static bool runs_none(const struct core *c, u32 dom)
  */
 u32 span_runs_possible(struct core *c, u32 dom, u32 *back)
 {
-	u32 nr = c->domains[dom].dev.span_extents, runs = 0, cost, i, seen = 0;
-	u32 at_once = 0;
+	const struct kv_domain *d = &c->domains[dom];
+	u32 runs = 0, cost, i, seen = 0, at_once = 0;
 
 	*back = 0;
 	if (runs_none(c, dom))
@@ -264,8 +265,8 @@ u32 span_runs_possible(struct core *c, u32 dom, u32 *back)
 		/* A run that is counted makes others dearer, never cheaper. */
 		if (cost && !(seen & (BIT(cost + 1) - 1)))
 			continue;
-		core_work(c, c->head->nr_online * WORK_EXTENT);
-		for (i = 0; i + nr <= c->head->nr_online; i += nr)
+		core_work(c, domain_zone(c, d)->nr_online * WORK_EXTENT);
+		for_each_run(c, d, i)
 			runs += run_possible(c, dom, i, cost, &seen);
 		if (cost < RUN_REVOKE)
 			at_once = runs;
@@ -300,15 +301,16 @@ static bool extent_reachable(struct core *c, u32 e, u32 dom, u32 first)
 	return true;
 }
 
-/* Is no other domain protected, so that @dom could have the whole pool? */
+/* Is no other domain protected, so that @dom could have its whole pool? */
 static bool nobody_is_protected(const struct core *c, u32 dom)
 {
+	const struct kv_domain *d = &c->domains[dom];
 	u32 i;
 
-	if (!extents_can_be_made(c))
+	if (!extents_can_be_made(domain_zone(c, d)))
 		return false;
-	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (i != dom && c->domains[i].used && c->domains[i].emin)
+	for_each_neighbour(c, d, i)
+		if (i != dom && c->domains[i].emin)
 			return false;
 	return true;
 }
@@ -319,13 +321,14 @@ static bool nobody_is_protected(const struct core *c, u32 dom)
  */
 u32 span_runs_reachable(struct core *c, u32 dom)
 {
-	u32 runs = 0, i, e, nr = c->domains[dom].dev.span_extents;
+	const struct kv_domain *d = &c->domains[dom];
+	u32 runs = 0, i, e, nr = d->dev.span_extents;
 
 	if (nobody_is_protected(c, dom))
-		return c->head->nr_online / nr;
-	core_work(c, c->head->nr_online * WORK_EXTENT);
+		return domain_zone(c, d)->nr_online / nr;
+	core_work(c, domain_zone(c, d)->nr_online * WORK_EXTENT);
 	spares_reset(c);
-	for (i = 0; i + nr <= c->head->nr_online; i += nr) {
+	for_each_run(c, d, i) {
 		for (e = i; e < i + nr; e++)
 			if (!extent_reachable(c, e, dom, i))
 				break;
@@ -452,12 +455,13 @@ static void look_add(struct run_look *l, u32 run, u64 key)
 static void runs_choose(struct core *c, u32 dom, u32 cost, u32 *seen, u32 from,
 			struct run_look *l)
 {
-	u32 nr = c->domains[dom].dev.span_extents, i;
+	const struct kv_domain *d = &c->domains[dom];
+	u32 nr = d->dev.span_extents, i;
 
 	l->nr = 0;
 	l->next = 0;
 	l->cost = cost;
-	for (i = from; i + nr <= c->head->nr_online; i += nr) {
+	for (i = from; i + nr <= zone_end(domain_zone(c, d)); i += nr) {
 		core_work(c, WORK_EXTENT * nr);
 		if (!run_possible(c, dom, i, cost, seen))
 			continue;
@@ -474,7 +478,8 @@ static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
 	u32 owner = c->extents[run].state == EXT_SPAN ? c->extents[run].domain :
 						       CORE_NONE;
 
-	KV_BUG_ON(run + c->domains[dom].dev.span_extents > c->head->nr_online);
+	KV_BUG_ON(run + c->domains[dom].dev.span_extents >
+		  zone_end(domain_zone(c, &c->domains[dom])));
 	KV_BUG_ON(c->extents[run].want || owner == dom);
 	if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
 		return false;
@@ -537,7 +542,8 @@ bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l)
 	for (; cost < run_costs(c); cost++) {
 		if (!(seen & BIT(cost)))
 			continue;
-		runs_choose(c, dom, cost, &seen, 0, l);
+		runs_choose(c, dom, cost, &seen,
+			    domain_zone(c, &c->domains[dom])->first, l);
 		if (!l->nr)
 			continue;
 		/* Few runs are asked back at a time: forget the rest. */
@@ -556,9 +562,9 @@ static bool anybody_keeps(const struct core *c, u32 dom)
 	const struct kv_domain *d = &c->domains[dom];
 	u32 i;
 
-	if (c->head->touched < d->look_after)
+	if (domain_zone(c, d)->touched < d->look_after)
 		return false;
-	for_each_domain(c, i) {
+	for_each_neighbour(c, d, i) {
 		const struct kv_domain *o = &c->domains[i];
 
 		if (i != dom && o->dev.nr[BLK_CACHED] >= o->floor + o->dev.span_blocks &&
@@ -623,13 +629,15 @@ static u64 kept_key(const struct core *c, u32 dom, u32 run, u32 cost)
 /* Find the best runs that other domains keep; @want free ones will do. */
 static void kept_choose(struct core *c, u32 dom, u32 want, struct run_look *l)
 {
-	const u32 nr = c->domains[dom].dev.span_extents;
+	const struct kv_domain *d = &c->domains[dom];
 	u32 i, cost;
 
 	l->nr = 0;
 	l->next = 0;
 	take_prepare(c, dom);
-	for (i = 0; i + nr <= c->head->nr_online && want; i += nr) {
+	for_each_run(c, d, i) {
+		if (!want)
+			break;
 		cost = kept_cost(c, dom, i);
 		if (cost == RUN_NONE)
 			continue;
@@ -682,6 +690,6 @@ bool span_steal_kept(struct core *c, u32 dom, u32 want, struct run_look *l)
 	if (run != CORE_NONE && run_steal(c, dom, run, cost))
 		return true;
 	l->nr = 0;
-	d->look_after = c->head->touched + pool_online(c) / LOOK_PARTS;
+	d->look_after = domain_zone(c, d)->touched + pool_online(c, d) / LOOK_PARTS;
 	return false;
 }

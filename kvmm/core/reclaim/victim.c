@@ -181,7 +181,7 @@ struct kv_seq *victim_elsewhere(const struct core *c,
 	*rank = RANK_NEVER;
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		if (i == want->domain || !c->domains[i].used ||
-		    c->domains[i].tenant != seq_domain(c, want)->tenant)
+		    !domains_trade(&c->domains[i], seq_domain(c, want)))
 			continue;
 		s = victim_of(c, &c->domains[i]);
 		if (!s || (!promised && !victim_before(s, want)))
@@ -212,12 +212,13 @@ static bool marked_soon(const struct core *c, u32 dom)
 	return false;
 }
 
-bool victim_is_marked(const struct core *c, u32 tenant)
+/* Is a family marked, of a domain of @d's tenant and device pool? */
+bool victim_is_marked(const struct core *c, const struct kv_domain *d)
 {
 	u32 i;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++)
-		if (c->domains[i].nr_marked && c->domains[i].tenant == tenant &&
+		if (c->domains[i].nr_marked && domains_trade(&c->domains[i], d) &&
 		    marked_soon(c, i))
 			return true;
 	return false;
@@ -255,7 +256,7 @@ bool growth_waits(struct core *c, const struct kv_seq *s)
 	for_each_domain(c, i) {
 		struct kv_domain *o = &c->domains[i];
 
-		if (o->tenant != d->tenant ||
+		if (!domains_trade(o, d) ||
 		    (o != d && domain_limited(o, 1)))
 			continue;
 		r = refused_first(c, o);

@@ -136,7 +136,7 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h)
 	s->active = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
 	why_back(c, s);
-	c->head->touched += (u64)domain_most(d, s->nr_ids) * d->dev.block_bytes;
+	domain_zone(c, d)->touched += (u64)domain_most(d, s->nr_ids) * d->dev.block_bytes;
 	admit_count(c, s, s->valid_len);
 	core_tell(c, admit, SAID_SEQ(c, s), .tokens = s->nr_ids,
 		  .cached = s->valid_len, .blocks = seq_reserved(c, s),
@@ -349,7 +349,7 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 		seq_fail(c, s, -EDQUOT);
 		return WAITS_NOT;
 	}
-	KV_BUG_ON(d->close_waits && !c->head->resizing);
+	KV_BUG_ON(d->close_waits && !domain_zone(c, d)->resizing);
 	if (d->close_waits) {
 		why_note(c, CORE_WAIT_moving, CORE_NONE);
 		return ROOM_MADE;
@@ -517,7 +517,7 @@ static void admit_hold_back(struct core *c, u32 dom)
 	for_each_domain(c, i) {
 		struct kv_domain *o = &c->domains[i];
 
-		if (o->tenant == d->tenant && i != dom &&
+		if (domains_trade(o, d) && i != dom &&
 		    (d->promised || limit_turn(o) > limit_turn(d)) &&
 		    !limit_within_min(o, domain_held(o), 1)) {
 			o->blocked = 1;

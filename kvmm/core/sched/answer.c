@@ -25,7 +25,7 @@ static void out_done(struct core *c, u32 entry, int status)
 	KV_BUG_ON(!c->blocks[blk].nr_copy);
 	core_count(c, CORE_EV_pgdemote, !status);
 	if (status) {
-		if (!c->head->device)
+		if (!device_is_down(c, &c->domains[e->domain]))
 			c->head->clean_after = c->now + CLEAN_BACKOFF_NS;
 		e->flags |= ENTF_LOST;
 		entry_unindex(c, entry);
@@ -166,6 +166,9 @@ bool tier_copy_done(struct core *c, u64 id, int status)
 	/* A restore may have waited for this copy. */
 	domain_kick(&c->domains[e->domain]);
 	KV_BUG_ON(e->domain == ENTRY_UNUSED || !c->head->nr_copies);
+	/* The content of a lost device is unknown, in spite of a good answer. */
+	if (device_is_lost(c, &c->domains[e->domain]) && !status)
+		status = -ENODEV;
 	io = id & ID_BESIDE ? ENT_IN : e->io;
 	c->head->nr_copies--;
 	if (!status && !(id & ID_BESIDE))

@@ -96,7 +96,7 @@ static int lease_check(const struct core *c, u32 client, const struct kv_domain 
 		return -EINVAL;
 	if (a->ms > core_cfg(c)->lease_ms)
 		return -ERANGE;
-	if (device_is_lost(c))
+	if (device_is_lost(c, d))
 		return -ENODEV;
 	return drain_of_client(c, client) ? -ESHUTDOWN : 0;
 }
@@ -182,7 +182,7 @@ static s64 block_hold(struct core *c, u32 blk)
 		return entry_is_there(c, b->entry) ? (s64)b->entry : -EAGAIN;
 	if (!host_part(c, b->domain)->used)
 		return -ENOSPC;
-	if (c->head->device || b->nr_copy || c->now < c->head->clean_after ||
+	if (device_is_down(c, &c->domains[b->domain]) || b->nr_copy || c->now < c->head->clean_after ||
 	    c->head->nr_copies >= COPIES_MOST)
 		return -EAGAIN;
 	if (!host_free(c, b->domain)) {

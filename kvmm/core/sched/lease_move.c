@@ -136,7 +136,7 @@ static bool promote_room(struct core *c, const struct kv_seq *s)
 	if (d->nr_waiting || d->nr_marked || want > domain_capacity(c, d) / 2)
 		return false;
 	if (domain_slack(d) < want && !d->dev.pending_spans &&
-	    extents_can_be_made(c) && !room_is_wanted(c, s->domain) &&
+	    extents_can_be_made(domain_zone(c, seq_domain(c, s))) && !room_is_wanted(c, s->domain) &&
 	    (u64)domain_used(d) + d->dev.reserved + want <=
 	    min(d->dev.max_blocks, d->high_blocks))
 		(void)extent_run_take(c, s->domain);
@@ -207,10 +207,12 @@ void leases_background(struct core *c)
 {
 	u32 i = c->head->promote_head, next, n = 0;
 
-	for (; i != CORE_NONE && !c->head->device && (!n || !core_worked(c)); i = next) {
+	for (; i != CORE_NONE && (!n || !core_worked(c)); i = next) {
 		struct kv_seq *s = &c->seqs[i];
 
 		next = s->next;
+		if (device_is_down(c, seq_domain(c, s)))
+			continue;
 		while (s->promote_at < seq_live(c, s) && c->head->nr_copies +
 		       c->head->nr_ios < PROMOTE_MOST && (!n++ || !core_worked(c)) &&
 		       promote_next(c, s))

@@ -32,7 +32,7 @@ static u32 entry_tier(const struct core *c, const struct kv_entry *e)
 {
 	const bool below = e->flags & (ENTF_HOST | ENTF_AREA);
 
-	if ((e->flags & ENTF_LOST) || (!below && device_is_lost(c)))
+	if ((e->flags & ENTF_LOST) || (!below && device_is_lost(c, &c->domains[e->domain])))
 		return KVMM_NR_LOOKUP_TIERS;
 	if (below && !(e->flags & ENTF_HOST) && io_pool(c, e)->nr_overdue)
 		return KVMM_NR_LOOKUP_TIERS;
@@ -48,7 +48,7 @@ static u32 ref_tier(const struct core *c, u32 ref)
 {
 	if (ref & REF_ENTRY)
 		return entry_tier(c, &c->entries_low[ref & ~REF_ENTRY]);
-	if (device_is_lost(c) || block_is_claimed(c, ref) || block_leaves(c, ref))
+	if (device_is_lost(c, &c->domains[c->blocks[ref].domain]) || block_is_claimed(c, ref) || block_leaves(c, ref))
 		return KVMM_NR_LOOKUP_TIERS;
 	return KVMM_TIER_DEVICE;
 }

@@ -76,10 +76,10 @@ void family_settle(struct core *c, struct kv_seq *s)
 	for_each_relative(c, s, m)
 		if (m->state == KVMM_SEQ_MARKED && m->nr_steps)
 			return;
-	if (!device_is_lost(c) && swap_family(c, s))
+	if (!device_is_lost(c, seq_domain(c, s)) && swap_family(c, s))
 		return;
 	for_each_relative(c, s, m) {
-		if (m->state == KVMM_SEQ_MARKED && device_is_lost(c))
+		if (m->state == KVMM_SEQ_MARKED && device_is_lost(c, seq_domain(c, m)))
 			seq_poisoned(c, m);
 		else if (m->state == KVMM_SEQ_MARKED)
 			seq_recompute(c, m);

@@ -130,7 +130,7 @@ void run_del(struct core *c, struct kv_seq *s)
 	list_del_idx(c->seqs, d->run_head, d->run_tail, seq_index(c, s));
 	s->flags &= ~SEQF_RUNNING;
 	d->nr_running--;
-	d->touched = c->head->touched;
+	d->touched = domain_zone(c, d)->touched;
 	domain_kick(d);
 	seq_tally(c, s);
 	if (core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)

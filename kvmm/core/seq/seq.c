@@ -201,7 +201,7 @@ static int open_check(const struct core *c, u32 client,
 
 	if (!a->prompt_len || (a->flags & ~CORE_OPEN_FLAGS))
 		return -EINVAL;
-	if (device_is_lost(c))
+	if (device_is_lost(c, d))
 		return -ENODEV;
 	if (drain_of_client(c, client))
 		return -ESHUTDOWN;

@@ -190,7 +190,7 @@ static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
 	u64 tokens;
 
 	if (!core_pool(c, CORE_POOL_HOST)->online || !core_cfg(c)->swappiness ||
-	    c->head->device || family_is_stuck(c, s, state))
+	    device_is_down(c, d) || family_is_stuck(c, s, state))
 		return false;
 	nr = family_blocks(c, s, state, &fresh, &tokens);
 	if (!nr || (!(s->flags & SEQF_DECIDED) &&

@@ -80,19 +80,19 @@ static u64 blocks_bytes(const struct core *c, const struct kv_domain *d,
 	       d->dev.span_blocks;
 }
 
-/* commit_node() - Committed_AS and CommitLimit of the node, in bytes */
-u64 commit_node(const struct core *c, u64 *limit)
+/* commit_zone() - Committed_AS and CommitLimit of a device pool, in bytes */
+u64 commit_zone(const struct core *c, u32 zone, u64 *limit)
 {
+	const u64 pool = c->head->zones[zone].nr_online * core_cfg(c)->extent_size;
+	const struct kv_domain some = { .zone = zone };
 	u64 sum = 0;
 	u32 i;
 
-	for_each_domain(c, i)
+	for_each_neighbour(c, &some, i)
 		sum += blocks_bytes(c, &c->domains[i],
 					    commit_blocks(&c->domains[i]));
-	*limit = pool_online(c) / 100 *
-		 core_cfg(c)->overcommit_ratio +
-		 pool_online(c) % 100 *
-		 core_cfg(c)->overcommit_ratio / 100;
+	*limit = pool / 100 * core_cfg(c)->overcommit_ratio +
+		 pool % 100 * core_cfg(c)->overcommit_ratio / 100;
 	return sum;
 }
 
@@ -113,7 +113,7 @@ bool commit_node_waits(const struct core *c, const struct kv_domain *d, u64 nr)
 
 	if (core_cfg(c)->overcommit != CORE_OVERCOMMIT_NEVER)
 		return false;
-	sum = commit_node(c, &limit);
+	sum = commit_zone(c, d->zone, &limit);
 	return sum + blocks_bytes(c, d, nr) > limit;
 }
 

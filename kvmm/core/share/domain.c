@@ -19,14 +19,14 @@
 #define STATE_UNIT	(1u << 20)	/* most bytes of a unit */
 #define STATE_BLOCKS	4096u		/* most blocks of a record */
 
-static int shape_span(const struct core *c, struct kv_part *p, u32 pool)
+/* @most: extents of the pool */
+static int shape_span(const struct core *c, struct kv_part *p, u32 pool, u32 most)
 {
 	u64 size = core_cfg(c)->extent_size;
 	u64 best = ~0ull;
 	u32 n;
 
-	for (n = 1; n <= CORE_SPAN_MAX && n <= core_pool(c, pool)->nr_extents;
-	     n++) {
+	for (n = 1; n <= CORE_SPAN_MAX && n <= most; n++) {
 		u64 blocks = n * size / p->block_bytes;
 		u64 tail = n * size - blocks * p->block_bytes;
 		u64 waste = tail * 10000 / (n * size);
@@ -145,7 +145,7 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 			return -EINVAL;
 		}
 	}
-	if (shape_span(c, &d->dev, CORE_POOL_DEV)) {
+	if (shape_span(c, &d->dev, CORE_POOL_DEV, domain_zone(c, d)->nr_extents)) {
 		info->text = "a block does not fit into the largest span (8 extents): use fewer tokens a block, or start kvmm with a larger --extent-size";
 		return -EINVAL;
 	}
@@ -214,7 +214,7 @@ static int req_check(const struct kvmm_attach_req *req, const char **text)
 {
 	*text = "the attach message has an invalid field";
 	if (!req->domain[0] || req->domain[KVMM_NAME_LEN - 1] ||
-	    req->resv[0] || req->resv[1])
+	    req->resv0 || req->resv)
 		return -EINVAL;
 	if (!req->max_steps || req->max_steps > KVMM_MAX_STEPS)
 		return -EINVAL;
@@ -354,7 +354,7 @@ void domain_part_init(struct core *c, u32 dom, u32 pool)
 	part->max_blocks = CORE_NONE;
 	part->block_bytes = CORE_SLOT_HEADER + ALIGN_UP(d->dev.block_bytes, 4096ull);
 	part->used = core_pool(c, pool)->nr_extents &&
-		     !shape_span(c, part, pool);
+		     !shape_span(c, part, pool, core_pool(c, pool)->nr_extents);
 }
 
 /* domain_drop() - drop the cache of a domain without clients, and its record */
@@ -385,10 +385,47 @@ void domain_drop(struct core *c, u32 dom)
 	core_order();		/* the record may be used again at once */
 }
 
+static const char device_failed[] = "the device of this pool has failed, and no memory can be made on it: have kvmm upgraded (kvctl upgrade) or started again, or ask for another pool";
+
+/*
+ * Bytes of the device pool that sequences do not hold and memory.min does not promise;
+ * 0: its device has failed.
+ */
+static u64 zone_room(const struct core *c, u32 zone)
+{
+	const struct kv_zone *z = &c->head->zones[zone];
+	const struct kv_domain some = { .zone = zone };
+	u64 room = z->nr_online * core_cfg(c)->extent_size, used = 0;
+	u32 i;
+
+	for_each_neighbour(c, &some, i) {
+		const struct kv_domain *d = &c->domains[i];
+
+		used += max(domain_held(d), d->emin) * d->dev.block_bytes;
+	}
+	return z->device ? 0 : room - min(room, used);
+}
+
+/*
+ * The device pool of a new domain: that which was asked for, else the one with the most
+ * room.  The first of equal ones, so that pools fill in their order.
+ */
+static u32 zone_choose(const struct core *c, const struct kvmm_attach_req *req)
+{
+	u32 best = 0, i;
+
+	if (req->pool)
+		return req->pool - 1;
+	for (i = 1; i < c->head->nr_zones; i++)
+		if (zone_room(c, i) > zone_room(c, best))
+			best = i;
+	return best;
+}
+
 static const char max_too_small[] = "memory.max is smaller than one block";
 
 /* Compute the new domain's record; the core does not change. */
-static int domain_shape(const struct core *c, struct kv_domain *d,
+static int domain_shape(const struct core *c, struct kv_domain *d, u32 zone,
 			const struct kvmm_attach_req *req,
 			struct core_attach_info *info)
 {
@@ -396,6 +433,7 @@ static int domain_shape(const struct core *c, struct kv_domain *d,
 
 	domain_init(d);
 	psi_init(c, &d->psi);
+	d->zone = zone;
 	err = shape_layout(c, d, req, info);
 	if (err)
 		return err;
@@ -442,10 +480,15 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 			 struct core_attach_info *info)
 {
 	u32 tenant = core_find_tenant(c, who->key);
+	u32 zone = zone_choose(c, req);
 	struct kv_domain fresh;
 	int err;
 
-	err = domain_shape(c, &fresh, req, info);
+	if (c->head->zones[zone].device) {
+		info->text = device_failed;
+		return -ENODEV;
+	}
+	err = domain_shape(c, &fresh, zone, req, info);
 	if (err)
 		return err;
 	if (old == CORE_NONE) {
@@ -493,6 +536,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	u32 g;
 
 	if (!was.nr_groups || was.nr_groups > KVMM_MAX_GROUPS || !was.name[0] ||
+	    was.zone >= c->head->nr_zones ||
 	    was.name[KVMM_NAME_LEN - 1] || !weight_is_sane(&was))
 		return -EINVAL;
 	for (g = 0; g < was.nr_groups; g++)
@@ -503,6 +547,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	memcpy(req.group, was.group, sizeof(req.group));
 	domain_init(d);
 	psi_init(c, &d->psi);
+	d->zone = was.zone;
 	if (shape_layout(c, d, &req, &info))
 		return -EINVAL;
 	memcpy(d->name, was.name, sizeof(d->name));
@@ -557,6 +602,27 @@ static bool domain_same(const struct core *c, const struct kv_domain *d,
 	       !memcmp(d->group, asked.group, sizeof(d->group));
 }
 
+/* Can a client with this request use the domain as it is? */
+static bool domain_serves(const struct core *c, const struct kv_domain *d,
+			  const struct kvmm_attach_req *req)
+{
+	return domain_same(c, d, req) && !device_is_down(c, d) &&
+	       (!req->pool || req->pool == d->zone + 1);
+}
+
+/* Why not, if the domain is in use. */
+static int domain_taken(const struct core *c, const struct kv_domain *d,
+			const struct kvmm_attach_req *req, const char **text)
+{
+	*text = device_failed;
+	if (device_is_down(c, d))
+		return -ENODEV;
+	*text = "this domain is in use in another device pool: ask for that pool or for none, or use another --domain";
+	if (!domain_same(c, d, req))
+		*text = "this domain is in use by another model identity (model, dtype, type of KV, mode or block size): use another --domain";
+	return -EEXIST;
+}
+
 /**
  * domain_attach() - find or make the domain that a client asks for
  * @dom:  gets its index
@@ -578,15 +644,17 @@ int domain_attach(struct core *c, const struct tenant_who *who,
 	err = req_check(req, &info->text);
 	if (err)
 		return err;
+	if (req->pool > c->head->nr_zones) {
+		info->text = "kvmm has no device pool of this number";
+		return -ENXIO;
+	}
 	tenant = core_find_tenant(c, who->key);
 	if (tenant != CORE_NONE)
 		old = domain_find(c, tenant, req->domain);
 	*dom = old;
-	if (old == CORE_NONE || !domain_same(c, &c->domains[old], req)) {
-		if (old != CORE_NONE && !domain_idle(c, &c->domains[old])) {
-			info->text = "this domain is in use by another model identity (model, dtype, type of KV, mode or block size): use another --domain";
-			return -EEXIST;
-		}
+	if (old == CORE_NONE || !domain_serves(c, &c->domains[old], req)) {
+		if (old != CORE_NONE && !domain_idle(c, &c->domains[old]))
+			return domain_taken(c, &c->domains[old], req, &info->text);
 		err = domain_create(c, who, req, old, dom, info);
 		if (err)
 			return err;

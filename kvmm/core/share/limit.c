@@ -93,7 +93,7 @@ static u64 mark_bytes(const struct core *c, const struct kv_domain *d,
 		      u32 which)
 {
 	return min(which == PROMISE_MIN ? d->min_bytes : d->low_bytes,
-		   pool_online(c));
+		   pool_online(c, d));
 }
 
 /* A limit that a client asked for, cut down to the quota of its tenant. */
@@ -107,12 +107,13 @@ static u64 asked_bytes(const struct core *c, const struct kv_domain *d,
 			     t->quota.max_min);
 }
 
+/* @p: an entry for each device pool */
 static void promises_sum(struct core *c, u32 which, struct promises *p)
 {
 	struct kv_domain *d;
 	u32 i;
 
-	*p = (struct promises){ 0 };
+	memset(p, 0, CORE_MAX_ZONES * sizeof(*p));
 	for (i = 0; i < core_cfg(c)->max_tenants; i++)
 		c->tenants[i].asked[which] = 0;
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
@@ -120,7 +121,7 @@ static void promises_sum(struct core *c, u32 which, struct promises *p)
 		if (!d->used || !d->nr_clients)
 			continue;
 		if (is_set(d, which))
-			p->set += mark_bytes(c, d, which);
+			p[d->zone].set += mark_bytes(c, d, which);
 		else
 			c->tenants[d->tenant].asked[which] +=
 				mark_bytes(c, d, which);
@@ -128,7 +129,7 @@ static void promises_sum(struct core *c, u32 which, struct promises *p)
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		d = &c->domains[i];
 		if (d->used && d->nr_clients && !is_set(d, which))
-			p->asked += asked_bytes(c, d, which);
+			p[d->zone].asked += asked_bytes(c, d, which);
 	}
 }
 
@@ -136,8 +137,9 @@ static void promises_sum(struct core *c, u32 which, struct promises *p)
 static u32 promise_blocks(const struct core *c, const struct kv_domain *d,
 			  u32 which, const struct promises *p)
 {
-	u64 pool = pool_online(c);
+	u64 pool = pool_online(c, d);
 
+	p += d->zone;
 	if (is_set(d, which))
 		return to_blocks(&d->dev, in_proportion(mark_bytes(c, d, which),
 						  p->set, pool));
@@ -148,21 +150,21 @@ static u32 promise_blocks(const struct core *c, const struct kv_domain *d,
 /* Compute the cache floor of each domain that has clients. */
 static void floor_settle(struct core *c)
 {
-	u64 weights = 0, bytes;
+	u64 weights[CORE_MAX_ZONES] = { 0 }, bytes;
 	struct kv_domain *d;
 	u32 i;
 
 	for_each_domain(c, i)
 		if (c->domains[i].nr_clients)
-			weights += c->domains[i].weight;
+			weights[c->domains[i].zone] += c->domains[i].weight;
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		d = &c->domains[i];
 		d->floor = 0;
 		if (!d->used || !d->nr_clients)
 			continue;
-		KV_BUG_ON(!d->weight || d->weight > weights);
-		bytes = pool_online(c) * core_cfg(c)->cache_floor *
-			d->weight / (100 * weights);
+		KV_BUG_ON(!d->weight || d->weight > weights[d->zone]);
+		bytes = pool_online(c, d) * core_cfg(c)->cache_floor *
+			d->weight / (100 * weights[d->zone]);
 		d->floor = min(to_blocks(&d->dev, bytes), d->dev.max_blocks);
 	}
 }
@@ -170,12 +172,12 @@ static void floor_settle(struct core *c)
 /* Compute what is protected, after limits or clients of a domain changed. */
 void limit_settle(struct core *c)
 {
-	struct promises sum[NR_PROMISES];
+	struct promises sum[NR_PROMISES][CORE_MAX_ZONES];
 	struct kv_domain *d;
 	u32 i;
 
-	promises_sum(c, PROMISE_MIN, &sum[PROMISE_MIN]);
-	promises_sum(c, PROMISE_LOW, &sum[PROMISE_LOW]);
+	promises_sum(c, PROMISE_MIN, sum[PROMISE_MIN]);
+	promises_sum(c, PROMISE_LOW, sum[PROMISE_LOW]);
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		d = &c->domains[i];
 		if (!d->used)
@@ -184,8 +186,8 @@ void limit_settle(struct core *c)
 		d->elow = 0;
 		if (!d->nr_clients)
 			continue;
-		d->emin = promise_blocks(c, d, PROMISE_MIN, &sum[PROMISE_MIN]);
-		d->elow = promise_blocks(c, d, PROMISE_LOW, &sum[PROMISE_LOW]);
+		d->emin = promise_blocks(c, d, PROMISE_MIN, sum[PROMISE_MIN]);
+		d->elow = promise_blocks(c, d, PROMISE_LOW, sum[PROMISE_LOW]);
 		/* Memory above max needs no protection. */
 		d->emin = min(d->emin, d->dev.max_blocks);
 		d->elow = min(max(d->elow, d->emin), d->dev.max_blocks);
@@ -369,8 +371,8 @@ static bool contends(const struct core *c, const struct kv_domain *d)
 	       min(d->dev.max_blocks, d->high_blocks);
 }
 
-/* Mean share of the contending domains of a tenant, by weight; scaled. */
-static s64 share_of_all(const struct core *c, u32 tenant)
+/* Mean share of the contending domains of a tenant and pool, by weight; scaled. */
+static s64 share_of_all(const struct core *c, const struct kv_domain *of)
 {
 	u64 sum = 0, weights = 0;
 	u32 i;
@@ -378,7 +380,7 @@ static s64 share_of_all(const struct core *c, u32 tenant)
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		const struct kv_domain *d = &c->domains[i];
 
-		if (d->tenant != tenant || !contends(c, d))
+		if (!domains_trade(d, of) || !contends(c, d))
 			continue;
 		sum += limit_share(d) * d->weight;
 		weights += d->weight;
@@ -405,7 +407,7 @@ void limit_tick(struct core *c, u64 passed)
 			d->lag = 0;
 			continue;
 		}
-		all = share_of_all(c, d->tenant);
+		all = share_of_all(c, d);
 		most = all / LAG_PART;
 		d->lag += (s64)(((__int128)limit_share(d) * LAG_SCALE - all) *
 				passed / period);
@@ -450,10 +452,10 @@ static u64 span_bytes(const struct core *c, const struct kv_domain *d, u64 nr)
 /* Since its last use, could the others have used all their memory once? */
 static bool is_cold(const struct core *c, const struct kv_domain *o)
 {
-	const u64 pool = pool_online(c), has = span_bytes(c, o, o->dev.nr_spans);
+	const u64 pool = pool_online(c, o), has = span_bytes(c, o, o->dev.nr_spans);
 
 	return !o->nr_running && !o->nr_waiting &&
-	       c->head->touched - o->touched >= pool - min(has, pool);
+	       domain_zone(c, o)->touched - o->touched >= pool - min(has, pool);
 }
 
 /*
@@ -477,7 +479,7 @@ static bool has_more(const struct core *c, const struct kv_domain *o,
 bool limit_keeps(const struct core *c, const struct kv_domain *o,
 		 const struct kv_domain *d)
 {
-	return o->used && o != d && o->tenant == d->tenant &&
+	return o->used && o != d && domains_trade(o, d) &&
 	       (is_cold(c, o) || has_more(c, o, d));
 }
 

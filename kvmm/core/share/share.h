@@ -50,7 +50,7 @@ u32 seq_most(const struct core *c, const struct kv_seq *s);
 u32 commit_growth(const struct core *c, const struct kv_seq *s);
 u64 commit_blocks(const struct kv_domain *d);
 u64 commit_limit(const struct core *c, const struct kv_domain *d);
-u64 commit_node(const struct core *c, u64 *limit);
+u64 commit_zone(const struct core *c, u32 zone, u64 *limit);
 bool commit_node_waits(const struct core *c, const struct kv_domain *d, u64 nr);
 bool commit_never(const struct core *c, const struct kv_domain *d, u64 tokens);
 bool commit_admits(const struct core *c, const struct kv_seq *s, u32 have,

@@ -171,7 +171,7 @@ enum demote demote_block(struct core *c, u32 dom, u32 blk)
 		return entry_is_there(c, b->entry) ? DEMOTE_DONE : DEMOTE_NOT;
 	if (!host_part(c, dom)->used)
 		return DEMOTE_FULL;
-	if (c->head->device || b->nr_copy || c->now < c->head->clean_after)
+	if (device_is_down(c, &c->domains[dom]) || b->nr_copy || c->now < c->head->clean_after)
 		return DEMOTE_NOT;
 	if (!copy_pays(c, dom))
 		return DEMOTE_DEAR;
@@ -259,7 +259,7 @@ static bool rate_is_old(const struct core *c)
 /* Can a copy begin ahead of need, with fewer than @most in flight? */
 static bool may_copy(const struct core *c, u32 dom, u32 most)
 {
-	return host_part(c, dom)->used && !c->head->device &&
+	return host_part(c, dom)->used && !device_is_down(c, &c->domains[dom]) &&
 	       c->now >= c->head->clean_after && !host_is_wanted(c) &&
 	       c->head->nr_copies < most &&
 	       (copy_pays(c, dom) || rate_is_old(c));

@@ -226,7 +226,7 @@ bool host_room(struct core *c, u32 dom, u32 nr)
 {
 	u32 part = part_index(c, dom, CORE_POOL_HOST), other, n = 0;
 
-	if (!part_at(c, part)->used || c->head->device)
+	if (!part_at(c, part)->used || device_is_down(c, &c->domains[dom]))
 		return false;
 	while (host_free(c, dom) < nr) {
 		if (extent_run_take(c, part) > 0 ||

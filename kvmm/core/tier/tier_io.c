@@ -67,7 +67,7 @@ u32 entry_out(struct core *c, u32 blk, u32 nr)
 
 	if (entry != CORE_NONE)
 		return entry;
-	if (!c->head->nr_free_entries || c->head->device)
+	if (!c->head->nr_free_entries || device_is_down(c, &c->domains[b->domain]))
 		return CORE_NONE;
 	slot = slot_alloc_out(c, part_index(c, b->domain, CORE_POOL_HOST), nr);
 	if (slot == CORE_NONE)

@@ -122,6 +122,7 @@ static int set_run(struct operators *o, const char *req, char *text)
 /* ---- the pool ---- */
 
 struct pool_resize {
+	u32	pool;
 	u64	bytes;
 	u64	extent_size;
 	u64	most;
@@ -131,10 +132,16 @@ struct pool_resize {
 static void resize_pool(struct core *core, void *arg)
 {
 	struct pool_resize *pr = arg;
+	struct core_pool_view v;
 
 	pr->extent_size = core_get_config(core)->extent_size;
-	pr->most = core_get_config(core)->pool_bytes;
-	pr->err = core_pool_resize(core, kv_now_ns(), pr->bytes);
+	pr->err = core_get_zone(core, pr->pool, &v);
+	if (pr->err)
+		return;
+	pr->most = v.total;
+	pr->err = core_pool_resize(core, kv_now_ns(), pr->pool, pr->bytes);
+	if (pr->err == -ERANGE)
+		pr->err = -EFBIG;
 }
 
 static int resize_answer(const struct pool_resize *pr, char *text)
@@ -144,24 +151,38 @@ static int resize_answer(const struct pool_resize *pr, char *text)
 
 	switch (pr->err) {
 	case 0:
-		snprintf(log, sizeof(log), "pool/gpu0: size is set to %" PRIu64 " kB of %" PRIu64 " kB",
-			 kb, pr->most >> 10);
+		snprintf(log, sizeof(log), "pool/gpu%u: size is set to %" PRIu64 " kB of %" PRIu64 " kB",
+			 pr->pool, kb, pr->most >> 10);
 		pr_info("%s, by an operator", log);
 		snprintf(text, ADMIN_TEXT, "%s: GpuOffline in meminfo says how much is out of use",
 			 log);
 		break;
-	case -ERANGE:
-		snprintf(text, ADMIN_TEXT, "pool/gpu0: at most the %" PRIu64 " kB of --pool-size: start the daemon with more",
-			 pr->most >> 10);
+	case -EFBIG:
+		snprintf(text, ADMIN_TEXT, "pool/gpu%u: at most the %" PRIu64 " kB of --pool-size: start the daemon with more",
+			 pr->pool, pr->most >> 10);
+		return -ERANGE;
 		break;
+	case -ERANGE:
+		snprintf(text, ADMIN_TEXT, "resize: no such pool: gpu%u", pr->pool);
+		return -ENOENT;
 	case -EBUSY:
-		snprintf(text, ADMIN_TEXT, "pool/gpu0: less than one span of a domain that has clients: give more");
+		snprintf(text, ADMIN_TEXT, "pool/gpu%u: less than one span of a domain that has clients: give more",
+			 pr->pool);
 		break;
 	default:
-		snprintf(text, ADMIN_TEXT, "pool/gpu0: give at least the %" PRIu64 " kB of one extent",
-			 pr->extent_size >> 10);
+		snprintf(text, ADMIN_TEXT, "pool/gpu%u: give at least the %" PRIu64 " kB of one extent",
+			 pr->pool, pr->extent_size >> 10);
 	}
 	return pr->err;
+}
+
+/* gpu0, gpu1 and so on, as the files spell them. */
+static bool pool_parse(const char *text, u32 *pool)
+{
+	if (strncmp(text, "gpu", 3) || text[3] < '0' || text[3] > '9' || text[4])
+		return false;
+	*pool = (u32)(text[3] - '0');
+	return true;
 }
 
 /* `resize BYTES POOL` */
@@ -175,8 +196,8 @@ static int resize_run(struct operators *o, const char *req, char *text)
 		snprintf(text, ADMIN_TEXT, "resize: want BYTES POOL");
 		return -EINVAL;
 	}
-	if (strcmp(req + used, "gpu0")) {
-		snprintf(text, ADMIN_TEXT, "resize: no such pool: gpu0");
+	if (!pool_parse(req + used, &pr.pool)) {
+		snprintf(text, ADMIN_TEXT, "resize: no such pool: give gpu0, or the like");
 		return -ENOENT;
 	}
 	if (mm_call(o->mm, resize_pool, &pr)) {

@@ -20,7 +20,8 @@
  * struct setup - options, sizes, the device, the host pool and the core
  * @pool_size:  bytes that --pool-size comes to
  * @host_size:  bytes that --host-size comes to
- * @nr_extents: of the pool
+ * @nr_extents: of all device pools
+ * @nr_pools:   device pools
  * @epoch:      names this pool to clients; an adopting daemon has the epoch of
  *		the last one
  * @start_ns:   when this process began
@@ -37,6 +38,7 @@ struct setup {
 	u64			host_size;
 	struct hostpool_numa	host_numa;
 	u32			nr_extents;
+	u32			nr_pools;
 	u64			epoch;
 	u64			start_ns;
 	struct kvmm_dev		dev;

@@ -104,11 +104,9 @@ static int attach_check_quota(struct clients *cs, const struct client *c,
 
 static bool reserved_clear(const struct kvmm_attach_req *req)
 {
-	u64 any = 0;
+	u64 any = req->resv0 | req->resv;
 	u32 i;
 
-	for (i = 0; i < ARRAY_SIZE(req->resv); i++)
-		any |= req->resv[i];
 	for (i = 0; i < KVMM_MAX_GROUPS; i++)
 		any |= i < req->nr_groups ? req->group[i].kind > KVMM_GROUP_STATE :
 					    req->group[i].kind;

@@ -122,6 +122,8 @@ static void reply_fill(const struct setup *s, const struct core_attach_info *in,
 	rep->daemon_epoch = s->epoch;
 	rep->client = in->client;
 	rep->domain = in->domain;
+	rep->pool = in->pool;
+	rep->nr_pools = s->nr_pools;
 	rep->pool_bytes = s->cfg.pool_bytes;
 	rep->extent_size = s->cfg.extent_size;
 	rep->nr_extents = in->nr_extents;

@@ -147,6 +147,7 @@ void config_fill(struct setup *s, u32 nr_doors)
 	};
 	keep_boot(s->cfg.boot);
 	s->nr_extents = (u32)(s->pool_size / o->extent_size);
+	s->nr_pools = 1;
 	s->arena_bytes = core_arena_size(&s->cfg);
 	s->dev.extent_size = o->extent_size;
 }

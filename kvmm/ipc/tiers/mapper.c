@@ -41,7 +41,7 @@ void device_look(struct setup *s, u64 now)
 	if (failed == s->dev_failed)
 		return;
 	s->dev_failed = failed;
-	core_device_failed(s->core, now, failed == DEV_LOST ?
+	core_device_failed(s->core, now, 0, failed == DEV_LOST ?
 			   CORE_DEVICE_LOST : CORE_DEVICE_CUT);
 }
 

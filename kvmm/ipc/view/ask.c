@@ -36,7 +36,8 @@ static const char *set_value(char *req)
 	if (!value)
 		return NULL;
 	*value++ = '\0';
-	if (strstr(req, "domain/") && !strncmp(value, "gpu0 ", 5))
+	if (strstr(req, "domain/") && !strncmp(value, "gpu", 3) &&
+	    value[3] >= '0' && value[3] <= '9' && value[4] == ' ')
 		value += 5;
 	return strchr(value, ' ') ? NULL : value;
 }
