@@ -60,6 +60,8 @@ void kvmm_identity_final(struct kvmm_identity *id, u8 *out);
  * @high_bytes:   memory.high: above it new sequences wait; 0: none
  * @max_bytes:    memory.max asked for, at least a block; KVMM_LIMIT_MAX: none
  * @swap_max_bytes: most bytes in the host pool, and in each area; 0: no limit
+ * @pool:         device pool asked for, plus 1; 0: where the domain is, and a new one
+ *                where there is the most room
  * @weight:       share of the memory that is promised to no domain, 1 to 10000;
  *                0: 100
  * @max_seqs:     sequences wanted; 0: 256
@@ -81,6 +83,7 @@ struct kvmm_params {
 	u64			high_bytes;
 	u64			max_bytes;
 	u64			swap_max_bytes;
+	u32			pool;
 	u32			weight;
 	u32			max_seqs;
 	u32			max_steps;

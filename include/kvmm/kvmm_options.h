@@ -49,6 +49,8 @@ enum kvmm_backend {
 	  "permissions of the socket, in octal; 0666 admits every user as a separate tenant") \
 	x(amount, pool_size, "pool-size", NULL, 65536, 1ull << 44, "SIZE", \
 	  "memory of the device pool, less than 16T; 25%: of all memory of the device; auto: half of its available memory (default 256M in host memory, auto on a GPU)") \
+	x(list, pools, "pool", NULL, 0, 0, "KIND:SIZE",			\
+	  "a device pool, in place of --pool-size: host:64M; may be given up to 8 times: the domains of each pool have its memory alone") \
 	x(size, extent_size, "extent-size", NULL, 65536, 1ull << 36, "SIZE", \
 	  "the unit of memory that moves between domains, a power of two (default 8M in host memory, 64M on a GPU)") \
 	x(amount, host_size, "host-size", NULL, 0, 1ull << 44, "SIZE",	\

@@ -86,13 +86,16 @@ static inline u32 cli_state_tokens(u32 choice)
 	  "KV memory that other domains never take (memory.min)")	\
 	x(size, swap_max, "swap-max", "0", 0, 0, "SIZE",		\
 	  "most KV in the host pool, and in each swap area, 0: no limit") \
+	x(choice, pool, "pool", "auto", 0, 0,				\
+	  "auto|gpu0|gpu1|gpu2|gpu3|gpu4|gpu5|gpu6|gpu7",		\
+	  "device pool of the daemon that has the KV; auto: the pool of the domain, and for a new one the pool with the most room") \
 	x(uint, memory_weight, "memory-weight", "100", 1, 10000, "N",	\
 	  "part of the memory that no domain is promised (memory.weight)")
 
 #define CLI_LIMITS(o) {							\
 	.min = (o)->memory_min, .low = (o)->memory_low,			\
 	.high = (o)->memory_high, .max = (o)->memory_max,		\
-	.swap_max = (o)->swap_max, .weight = (o)->memory_weight,	\
+	.swap_max = (o)->swap_max, .pool = (o)->pool, .weight = (o)->memory_weight,	\
 }
 
 /*

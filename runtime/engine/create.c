@@ -115,6 +115,7 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 		.high_bytes = o->limits.high,
 		.max_bytes = o->limits.max ? o->limits.max : KVMM_LIMIT_MAX,
 		.swap_max_bytes = o->limits.swap_max,
+		.pool = o->limits.pool,
 		.weight = o->limits.weight,
 		.max_seqs = seqs_wanted(o) + o->max_leases,
 		.max_steps = ENGINE_MAX_STEPS,
@@ -129,7 +130,7 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 	if (ret)
 		return ret;
 	ret = kvmm_attach(&p, &e->k, text);
-	if (ret == -EEXIST)
+	if (ret == -EEXIST && !p.pool)
 		return engine_refuse(err, ret, "domain %s is in use by another model identity (model, dtype, type of KV, layer groups, mode or block size): end what uses it, give the same --kv-groups and other options, or give another --domain",
 				     p.domain);
 	if (ret)

@@ -35,6 +35,7 @@ struct engine_error {
  * @high:     memory.high: above it new sequences wait
  * @max:      most KV on the device
  * @swap_max: most KV in the host pool, and in each swap area
+ * @pool:     device pool of the domain, plus 1; 0: the daemon chooses
  * @weight:   share of the memory that is promised to no domain; 0: 100
  */
 struct engine_limits {
@@ -43,6 +44,7 @@ struct engine_limits {
 	u64		high;
 	u64		max;
 	u64		swap_max;
+	u32		pool;
 	u32		weight;
 };
 

@@ -71,6 +71,7 @@ static int fill_request(struct kvmm_attach_req *req,
 	req->limits[0].max = p->max_bytes;
 	for (i = 1; i < KVMM_MAX_TIERS && p->swap_max_bytes; i++)
 		req->limits[i].max = p->swap_max_bytes;
+	req->pool = p->pool;
 	req->weight = p->weight ? p->weight : 100;
 	return 0;
 }

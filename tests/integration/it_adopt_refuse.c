@@ -408,7 +408,10 @@ START_TEST(test_hostile)
 	bad.flags |= 2;
 	expect_ask(&bad, -EINVAL, "newer than this kvmm");
 	bad = good;
-	bad.resv[0] = 1;
+	bad.resv = 1;
+	expect_ask(&bad, -EINVAL, "newer than this kvmm");
+	bad = good;
+	bad.pool = 1;
 	expect_ask(&bad, -EINVAL, "newer than this kvmm");
 	bad = good;
 	bad.layout_hash ^= 1;

@@ -187,7 +187,7 @@ run "$kvctl" set sys/vm/swappiness 150
 check 'a tunable' says '^sys/vm/swappiness: is set to 150$'
 run "$kvctl" cat sys/vm/swappiness
 check 'a tunable that was set' says '^150$'
-fails 'size of no pool' 1 'no such pool: gpu0' set pool/gpu7/size 1M
+fails 'size of no pool' 1 'no such pool: gpu7' set pool/gpu7/size 1M
 fails 'size above the maximum' 1 'pool/gpu0: at most the 4096 kB of --pool-size' set pool/gpu0/size 1G
 fails 'size of nothing' 1 'pool/gpu0: give at least the 256 kB of one extent' set pool/gpu0/size 0
 fails 'size without one' 64 'max: not a valid size' set pool/gpu0/size max

@@ -18,14 +18,17 @@
 
 /**
  * struct setup - options, sizes, the device, the host pool and the core
- * @pool_size:  bytes that --pool-size comes to
+ * @pool_size:  bytes that --pool-size, or all of --pool, come to
+ * @more_size:  of these, bytes of each pool of --pool after the first
  * @host_size:  bytes that --host-size comes to
  * @nr_extents: of all device pools
  * @nr_pools:   device pools
  * @epoch:      names this pool to clients; an adopting daemon has the epoch of
  *		the last one
  * @start_ns:   when this process began
- * @dev_failed: DEV_*, as the core knows it
+ * @pool_failed: DEV_* of each pool, beside @dev.failed; written by the mapper, with
+ *		release
+ * @dev_failed: DEV_* of each pool, as the core knows it
  * @arena:      memory of the core
  * @arena_fd:   its descriptor, -1: the next daemon does not get it
  * @adopted:    CORE_ADOPT_*, -1: this start was a cold one
@@ -35,6 +38,7 @@ struct setup {
 	struct kvmm_options	opt;
 	struct core_config	cfg;
 	u64			pool_size;
+	u64			more_size[CORE_MAX_ZONES - 1];
 	u64			host_size;
 	struct hostpool_numa	host_numa;
 	u32			nr_extents;
@@ -42,7 +46,8 @@ struct setup {
 	u64			epoch;
 	u64			start_ns;
 	struct kvmm_dev		dev;
-	u32			dev_failed;
+	u32			pool_failed[CORE_MAX_ZONES];
+	u32			dev_failed[CORE_MAX_ZONES];
 	struct hostpool		host;
 	struct core		*core;
 	void			*arena;
@@ -51,6 +56,17 @@ struct setup {
 	int			adopted;
 	uid_t			own_uid;
 };
+
+/* setup_pool_of() - the device pool that an extent is in */
+static inline u32 setup_pool_of(const struct setup *s, u32 extent)
+{
+	u64 end = s->cfg.pool_bytes, at = extent * s->cfg.extent_size;
+	u32 i = s->nr_pools - 1;
+
+	for (; i && at < end - s->cfg.more_bytes[i - 1]; i--)
+		end -= s->cfg.more_bytes[i - 1];
+	return i;
+}
 
 /* device_quiet() - does nothing run on the device of a process that ended at @since? */
 static inline bool device_quiet(struct setup *s, u64 since, u64 now)

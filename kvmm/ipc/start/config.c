@@ -47,7 +47,8 @@ static int areas(const struct setup *s)
 /* config_options() - judge options that are text.  Return: 0 or -EINVAL, logged */
 int config_options(struct setup *s)
 {
-	return host_numa(s) || metrics_addr(s) || areas(s) ? -EINVAL : 0;
+	return host_numa(s) || metrics_addr(s) || areas(s) || pools_options(s) ?
+	       -EINVAL : 0;
 }
 
 /* Is @bytes of --@name no multiple of an extent?  Then that has been logged. */
@@ -70,6 +71,7 @@ int config_check(struct setup *s)
 {
 	const struct kvmm_options *o = &s->opt;
 	char pool[32], ext[32];
+	u32 i;
 
 	kv_format_size(s->pool_size, pool, sizeof(pool));
 	kv_format_size(o->extent_size, ext, sizeof(ext));
@@ -95,7 +97,10 @@ int config_check(struct setup *s)
 			return -EINVAL;
 		}
 	}
-	if (is_uneven(s, "pool-size", s->pool_size) ||
+	for (i = 0; i < s->nr_pools - 1; i++)
+		if (is_uneven(s, "pool", s->more_size[i]))
+			return -EINVAL;
+	if (is_uneven(s, s->opt.pools.nr ? "pool" : "pool-size", s->pool_size) ||
 	    is_uneven(s, "host-size", s->host_size) ||
 	    is_uneven(s, "area-max", o->area_max))
 		return -EINVAL;
@@ -147,7 +152,7 @@ void config_fill(struct setup *s, u32 nr_doors)
 	};
 	keep_boot(s->cfg.boot);
 	s->nr_extents = (u32)(s->pool_size / o->extent_size);
-	s->nr_pools = 1;
+	memcpy(s->cfg.more_bytes, s->more_size, sizeof(s->cfg.more_bytes));
 	s->arena_bytes = core_arena_size(&s->cfg);
 	s->dev.extent_size = o->extent_size;
 }

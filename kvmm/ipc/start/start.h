@@ -60,4 +60,7 @@ int __must_check adopt_clients(struct adoption *a);
 void adopt_tell(const struct adoption *a);
 u64 adopt_timers(struct adoption *a, u64 now);
 
+/* pools.c */
+int __must_check pools_options(struct setup *s);
+
 #endif /* KVMM_IPC_START_H */

@@ -28,7 +28,7 @@
 /* ---- mm thread ---- */
 
 /**
- * device_look() - tell the core, once, that the device has failed
+ * device_look() - tell the core, once, that the device of a pool has failed
  *
  * It is called before the core hears of a copy or an extent that failed with
  * the device.
@@ -36,13 +36,19 @@
 void device_look(struct setup *s, u64 now)
 {
 	/* Pairs with the release in cuda_failed(). */
-	const u32 failed = load_acquire(&s->dev.failed);
+	const u32 all = load_acquire(&s->dev.failed);
+	u32 i;
 
-	if (failed == s->dev_failed)
-		return;
-	s->dev_failed = failed;
-	core_device_failed(s->core, now, 0, failed == DEV_LOST ?
-			   CORE_DEVICE_LOST : CORE_DEVICE_CUT);
+	for (i = 0; i < s->nr_pools; i++) {
+		/* Pairs with the release in pool_fails(). */
+		const u32 failed = max(all, load_acquire(&s->pool_failed[i]));
+
+		if (failed == s->dev_failed[i])
+			continue;
+		s->dev_failed[i] = failed;
+		core_device_failed(s->core, now, i, failed == DEV_LOST ?
+				   CORE_DEVICE_LOST : CORE_DEVICE_CUT);
+	}
 }
 
 void mapper_push(struct mapper *m, u32 op, u32 extent, u32 generation)
@@ -97,14 +103,29 @@ static void extent_deposit(struct mapper *m, u32 op, u32 extent, int fd,
 			extent, strerror(-err));
 }
 
+/* A test has the device of the extent's pool fail now. */
+static int pool_fails(struct setup *s, u32 extent)
+{
+	const u32 pool = setup_pool_of(s, extent);
+
+	pr_err("gpu%u: the device of the pool failed, and the content of its memory is lost: clients of its domains end",
+	       pool);
+	store_release(&s->pool_failed[pool], DEV_LOST);
+	return -EIO;
+}
+
 static void mapper_create(struct mapper *m, struct map_msg *msg)
 {
 	struct kvmm_dev *dev = &m->setup->dev;
 	int fd = -1;
 
-	msg->status = dev->ops->extent_create(dev, msg->extent,
-					      msg->generation, &fd);
-	if (msg->status && !READ_ONCE(dev->failed) && log_allowed())
+	if (!setup_pool_of(m->setup, msg->extent) && kv_fault(KV_FAULT_pool_lost))
+		msg->status = pool_fails(m->setup, msg->extent);
+	else
+		msg->status = dev->ops->extent_create(dev, msg->extent,
+						      msg->generation, &fd);
+	if (msg->status && !m->setup->pool_failed[setup_pool_of(m->setup, msg->extent)] &&
+	    !READ_ONCE(dev->failed) && log_allowed())
 		pr_warn("extent %u cannot be made: %s: free memory, or give kvmm a smaller --pool-size",
 			msg->extent, strerror(-msg->status));
 	if (!msg->status) {
