@@ -18,6 +18,10 @@ static void fails(struct sim *w, u32 how)
 	LOG(w, "the device fails: %s", core_device_name(how));
 	core_device_failed(w->core, w->now, 0, how);
 	world_event_done(w);
+	if (!w->zone_extents[1])
+		return;
+	core_device_failed(w->core, w->now, 1, how);
+	world_event_done(w);
 }
 
 /* Refuse all memory under way; the core must not ask for more. */

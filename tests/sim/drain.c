@@ -212,14 +212,15 @@ static void drain_until(struct sim *w, bool all)
 	}
 }
 
-/* Attach to a domain with the smallest block: it can use all of the pool. */
-static struct sim_client *newcomer(struct sim *w)
+/* Attach to a domain with the smallest block: it can use all of @pool. */
+static struct sim_client *newcomer(struct sim *w, u32 pool)
 {
 	struct sim_domain *d = &w->dom[0];
 	struct kvmm_attach_req was = d->req;
 	int id;
 
-	d->req.domain[0] = 'Z';
+	d->req.domain[0] = (char)('Z' - pool);
+	d->req.pool = pool + 1;
 	d->req.limits[0].max = KVMM_LIMIT_MAX;
 	d->req.block_tokens = 16;
 	d->req.nr_groups = 1;
@@ -246,18 +247,18 @@ static void newcomer_goes(struct sim *w, struct sim_client *cl)
 }
 
 /* A newcomer that wants the whole pool gets it, and gives it back. */
-static void take_all(struct sim *w)
+static void take_all(struct sim *w, u32 pool)
 {
 	struct kvmm_open_arg *a = (struct kvmm_open_arg *)w->args;
 	const struct kvmm_open_res *res = (const void *)w->results;
-	struct sim_client *cl = newcomer(w);
+	struct sim_client *cl = newcomer(w, pool);
 	struct core_pool_view p;
 	u64 tokens;
 	int i;
 
 	LAW(w, !core_tune(w->core, w->now, CORE_TUNE_overcommit,
 			  CORE_OVERCOMMIT_GUESS), "a tunable is refused");
-	tokens = (u64)(w->nr_extents / cl->info.span_extents) *
+	tokens = (u64)(w->zone_extents[pool] / cl->info.span_extents) *
 		 cl->info.span_blocks * 16;
 	if (tokens > (u64)cl->info.nr_tables * KVMM_TABLE_ENTRIES * 16 ||
 	    tokens > w->cfg.nr_idpages / w->cfg.max_clients * 126u) {
@@ -292,7 +293,8 @@ static void take_all(struct sim *w)
 	LAW(w, i < 200, "law 7: a newcomer does not get the whole pool");
 	laws_after_event(w);
 	newcomer_goes(w, cl);
-	core_get_pool(w->core, &p);
+	LAW(w, !core_get_zone(w->core, pool, &p) && cl->info.pool == pool,
+	    "law 7: a newcomer is not in pool %u", pool);
 	LAW(w, p.free_extents + p.free + p.tails == p.total,
 	    "law 7: %llu of %llu bytes are free in the end",
 	    (unsigned long long)(p.free_extents + p.free + p.tails),
@@ -356,7 +358,9 @@ void world_drain(struct sim *w)
 	settle(w);
 	resize_check_done(w);
 	resize_restore(w);
-	take_all(w);
+	take_all(w, 0);
+	if (w->zone_extents[1])
+		take_all(w, 1);
 	settle(w);
 	laws_tiers_final(w);
 }

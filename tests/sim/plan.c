@@ -134,7 +134,29 @@ static void draw_wide(struct sim *w)
 		cfg->area_bytes = rng_range(r, 8, 32) * cfg->extent_size;
 }
 
-/* Tokens of a block, and the shape of a domain that fits the pool. */
+/* Two device pools, in one seed of eight.  Not drawn: other seeds do not change. */
+static void draw_pools(struct sim *w)
+{
+	u32 second = w->nr_extents / 4 + (u32)(mix2(w->seed, 18) % (w->nr_extents / 2 + 1));
+
+	w->zone_extents[0] = w->nr_extents;
+	w->zone_extents[1] = 0;
+	if (w->plan.wide || w->nr_extents < 8 || mix2(w->seed, 17) % 8)
+		return;
+	w->zone_extents[0] -= second;
+	w->zone_extents[1] = second;
+	w->cfg.more_bytes[0] = second * w->cfg.extent_size;
+	cover_note("two device pools");
+}
+
+/* Extents of the smallest device pool. */
+static u32 least_extents(const struct sim *w)
+{
+	return w->zone_extents[1] ? min(w->zone_extents[0], w->zone_extents[1]) :
+				    w->zone_extents[0];
+}
+
+/* Tokens of a block, and the shape of a domain that fits each pool. */
 static const struct shape *draw_shape(struct sim *w, u32 *tokens)
 {
 	const u32 span = w->plan.wide ? 4 : 2;	/* extents of the largest block */
@@ -148,7 +170,7 @@ static const struct shape *draw_shape(struct sim *w, u32 *tokens)
 					 PICK(r, 16, 16, 16, 16, 32, 64);
 		bytes = s->layers * s->heads * (s->k + s->v + 2 * s->scale) *
 			(u64)*tokens;
-	} while (bytes * 3 > w->cfg.pool_bytes ||
+	} while (bytes * 3 > least_extents(w) * w->cfg.extent_size ||
 		 bytes > span * w->cfg.extent_size);
 	return s;
 }
@@ -205,6 +227,9 @@ static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
 				     rng_below(r, 4096);
 	limit_draw(w, req);
 	d->uid = domain_uid(w, d);
+	/* Any pool, or one of two. */
+	if (w->zone_extents[1])
+		req->pool = (u32)(mix2(d->uid, 3) % 3);
 	/* Two draws of one domain share its limits. */
 	for (n = 0; n < i; n++)
 		if (w->dom[n].uid == d->uid) {
@@ -304,6 +329,7 @@ void plan_draw(struct sim *w)
 
 	draw_config(w);
 	draw_wide(w);
+	draw_pools(w);
 	draw_load(w);
 	draw_moves(w);
 	nr_tenants = rng_chance(&w->rng, 600) ? 1 :

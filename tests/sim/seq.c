@@ -464,8 +464,9 @@ static bool tokens_fit(const struct sim *w, const struct sim_client *cl, u64 tok
 u64 seq_tokens_most(const struct sim *w, const struct sim_client *cl)
 {
 	const struct kvmm_attach_req *req = &w->dom[cl->dom].req;
-	u64 blocks = (u64)(w->nr_online / cl->info.span_extents) *
-		     cl->info.span_blocks;
+	/* Of two pools none is resized. */
+	u32 extents = w->zone_extents[1] ? w->zone_extents[cl->info.pool] : w->nr_online;
+	u64 blocks = (u64)(extents / cl->info.span_extents) * cl->info.span_blocks;
 	u64 low = 0, high = (u64)(w->cfg.nr_idpages / w->cfg.max_clients) * 126, mid;
 
 	blocks = min(blocks, req->limits[0].max / cl->info.block_bytes);

@@ -56,6 +56,9 @@ static void op_extent_send(void *arg, u32 client, u32 extent, u32 generation)
 	LAW(w, x->exists && generation == x->generation,
 	    "extent %u generation %u is sent and does not exist", extent,
 	    generation);
+	LAW(w, !w->zone_extents[1] || (extent >= w->zone_extents[0]) ==
+	    cl->info.pool, "extent %u of another device pool is sent to client %u",
+	    extent, client);
 	LAW(w, cl->state == SIM_ALIVE, "extent %u is sent to client %u, which is gone",
 	    extent, client);
 	LAW(w, !(x->holders & BIT_ULL(client)) || cl->away, "extent %u is sent to client %u twice",

@@ -430,6 +430,7 @@ struct sim {
 
 	u32	nr_extents;
 	u32	nr_online;	/* of these, as the operator said */
+	u32	zone_extents[2];	/* of each device pool; [1] is 0: there is one */
 	u32	nr_creating;
 	u64	*cell;
 	u64	nr_cells;
