@@ -97,6 +97,23 @@ run "$hold" --config "$work/bad.conf" --nonsense
 check 'the command line is judged by kvmm, and first' says '^kvmm: error: unknown option --nonsense: see kvmm --help'
 run "$KVMM_BUILD/kvmm" --check-config "$work/missing"
 check 'a file that is named is there' rc_is 78
+# pools: one option each
+refused() # text arguments...
+{
+	run "$KVMM_BUILD/kvmm" --config none --check-config "${@:2}"
+	check "pools ${*:2}: refused" rc_is 64
+	check "pools ${*:2}: why" says "$1"
+}
+run "$KVMM_BUILD/kvmm" --config none --check-config --pool host:16M --pool host:8M
+check 'two pools' rc_is 0
+refused "'host' is no pool" --pool host
+refused "'disk:8M' is no pool" --pool disk:8M
+refused "'host:many' is no pool" --pool host:many
+refused '--pool and --pool-size are given' --pool host:8M --pool-size 8M
+refused 'all pools have one backend' --backend cuda --pool host:8M
+refused 'all pools have one backend' --pool host:8M --pool cuda:8M
+run "$KVMM_BUILD/kvmm" --config none --check-config --pool host:16M --pool host:300K
+check 'a pool that has no whole extents' rc_is 78
 run env KVMM_CONFIG="$work/bad.conf" "$KVMM_BUILD/kvmm" --arena-layout
 check 'a kvmm that is asked for its layout reads no file' rc_is 0
 
