@@ -10,11 +10,11 @@
 #include "kvmm/tools/kvctl.h"
 
 static const struct column columns[] = {
-	{ "domain", "DOMAIN", -16, UNIT_WORD }, { "group", "GROUP", 5, UNIT_WORD },
+	{ "domain", "DOMAIN", -12, UNIT_WORD }, { "group", "GROUP", 5, UNIT_WORD },
 	{ "kind", "KIND", 5, UNIT_WORD }, { "layers", "LAYERS", 6, UNIT_WORD },
 	{ "kv_heads", "HEADS", 5, UNIT_WORD }, { "window", "WINDOW", 6, UNIT_WORD },
-	{ "tokens", "TOKENS", 6, UNIT_WORD }, { "block_bytes", "BYTES", 9, UNIT_WORD },
-	{ "padding_bytes", "PADDING", 8, UNIT_WORD }, { "record", "RECORD", 6, UNIT_WORD },
+	{ "tokens", "TOKENS", 6, UNIT_WORD }, { "block_bytes", "BYTES", 8, UNIT_WORD },
+	{ "padding_bytes", "PADDING", 7, UNIT_WORD }, { "record", "REC", 3, UNIT_WORD },
 	{ "blocks", "BLOCKS", 0, UNIT_WORD },
 };
 

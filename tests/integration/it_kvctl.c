@@ -315,7 +315,7 @@ static void groups(void)
 	row = json_array_get(all, 0);
 	ck_assert_int_gt(num(row, "blocks"), 0);
 	ck_assert_int_eq(num(row, "blocks"), num(json_array_get(clients, 0), "blocks"));
-	ck_assert_ptr_nonnull(strstr(text, "\ntaker                0    kv      1     1      0     16     16384        0      1 "));
+	ck_assert_ptr_nonnull(strstr(text, "\ntaker            0    kv      1     1      0     16    16384       0   1 "));
 	free(text);
 	json_decref(clients);
 	json_decref(one);

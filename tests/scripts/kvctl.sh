@@ -250,7 +250,7 @@ check 'leases: none' says '^CLIENT LABEL +TOKENS +DEVICE +HOST +AREA +LOST ENDS-
 check 'leases: fits a terminal' test -z "$(awk 'length > 79' <<<"$out")"
 fails 'leases of no client' 1 'client/5/leases: no such file' leases 5
 run "$kvctl" groups
-check 'groups: none' says '^DOMAIN +GROUP LAYERS HEADS WINDOW TOKENS +BYTES +PADDING BLOCKS$'
+check 'groups: none' says '^DOMAIN +GROUP +KIND LAYERS HEADS WINDOW TOKENS +BYTES PADDING REC BLOCKS$'
 check 'groups: fits a terminal' test -z "$(awk 'length > 79' <<<"$out")"
 fails 'groups of no domain' 1 'domain/x/groups: no such file' groups x
 run "$kvctl" tunables
