@@ -26,10 +26,24 @@
 #include "kvmm/ipc/view/view.h"
 
 /*
+ * Is the pool that @value begins with the one that the file at @path shows, as in
+ * `gpu0 max`?  @out: a text that is overwritten.
+ */
+static bool pool_is_shown(struct views *vs, const char *path, const char *value,
+			  struct seq_file *out)
+{
+	char req[PROC_REQ_MAX];
+	int len = snprintf(req, sizeof(req), "cat %s", path);
+
+	return !proc_request_as(vs->proc, PROC_ALL, req, (size_t)len, out) &&
+	       out->count >= 5 && !strncmp(out->buf, value, 5);
+}
+
+/*
  * Cut `PATH VALUE`, or `PATH gpu0 VALUE` as limits of domains are shown.
  * Return: the value, NULL: there is none, or of another pool.
  */
-static const char *set_value(char *req)
+static const char *set_value(struct views *vs, char *req, struct seq_file *out)
 {
 	char *value = strchr(req, ' ');
 
@@ -37,8 +51,11 @@ static const char *set_value(char *req)
 		return NULL;
 	*value++ = '\0';
 	if (strstr(req, "domain/") && !strncmp(value, "gpu", 3) &&
-	    value[3] >= '0' && value[3] <= '9' && value[4] == ' ')
+	    value[3] >= '0' && value[3] <= '9' && value[4] == ' ') {
+		if (!pool_is_shown(vs, req, value, out))
+			return NULL;
 		value += 5;
+	}
 	return strchr(value, ' ') ? NULL : value;
 }
 
@@ -46,7 +63,7 @@ static const char *set_value(char *req)
 static int view_set(struct views *vs, char *req, struct seq_file *out)
 {
 	char admin[KV_ADMIN_REQ], text[ADMIN_TEXT];
-	const char *value = set_value(req);
+	const char *value = set_value(vs, req, out);
 	int err = -EINVAL;
 
 	snprintf(text, sizeof(text), "set: want PATH VALUE");
