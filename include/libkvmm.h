@@ -106,7 +106,7 @@ struct kvmm_params {
  * Blocks of all groups have the bytes of the largest.  Of all choices within the
  * limits, this is one with the least padding, as a share of a block, summed over the
  * groups; of these one with the least common multiple, of these one with the smallest
- * block.  A group of states adds no padding, but a block holds at least one of its units.
+ * block.  A group of records adds no padding, but a block holds at least one of its units.
  *
  * Context: any; needs no attachment.
  * Return: the least common multiple of all block_tokens: prefix hits have a multiple of that

@@ -252,7 +252,7 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, pool, 552);
  * @resumed:       KVMM_RESUMED_*
  * @memory:        KVMM_MEMORY_*
  * @device:        FNV-1a of the device's UUID, 32 bits, 1 for 0; 0: the host
- * @pool:          device pool of the domain: the client is sent extents of no other
+ * @pool:          device pool of the domain, from 0: the client is sent extents of no other
  * @nr_pools:      device pools of the daemon
  * @text:          one line with the reason, when @status is not 0
  *
@@ -510,7 +510,7 @@ KVMM_ASSERT_SIZE(kvmm_open_arg, 32);
 /**
  * struct kvmm_open_res - of one SEQ_OPEN entry, of each child of a SEQ_FORK entry
  * @status:        0, or a negative errno
- * @limiting_pool: pool that refused, or KVMM_NO_POOL
+ * @limiting_pool: tier that refused, 0 is the device, or KVMM_NO_POOL
  * @seq:           the new handle
  */
 struct kvmm_open_res {
@@ -693,7 +693,7 @@ KVMM_ASSERT_SIZE(kvmm_begin_arg, 24);
  *                 -ESTALE: preempted meanwhile; -EDQUOT: it no longer fits alone
  * @valid_len:     valid tokens of the sequence
  * @table_lo:      lowest table index changed, or KVMM_NO_INDEX
- * @limiting_pool: pool that refused, or KVMM_NO_POOL
+ * @limiting_pool: tier that refused, 0 is the device, or KVMM_NO_POOL
  * @copy_from:     table entry of the block to copy from.  In a KVMM_GROUP_STATE: table index
  *                 of the record that has the state before the step, KVMM_NO_INDEX: there is none
  * @copy_to:       table entry of the block to copy to.  In a KVMM_GROUP_STATE: table index of

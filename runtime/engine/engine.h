@@ -56,8 +56,9 @@ enum engine_schedule {
 
 /**
  * struct engine_opts - how to attach and how to batch; zero takes defaults
- * @socket:       of the daemon; NULL: libkvmm's default
  * @socket:       the daemon's socket; NULL: libkvmm's default
+ * @block_tokens: tokens of a block of KV, a multiple of 16; 0: 16, or @state_tokens in a
+ *                model with recurrent layers
  * @domain:       name of the domain; NULL: the last part of the model's path
  * @state_tokens: tokens between two records of recurrent layers, a multiple of 16; 0: 256
  * @limits:       limits of the domain, see struct engine_limits

@@ -124,7 +124,7 @@ static bool fill(const struct kvmm_group *group, u32 nr, u32 tokens,
 	return c->lcm <= INT32_MAX;
 }
 
-/* The least bytes of a block: a unit of each group of states. */
+/* The least bytes of a block: a unit of each group of records. */
 static u64 least_bytes(const struct kvmm_group *group, u32 nr)
 {
 	u64 least = 0;

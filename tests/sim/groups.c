@@ -207,7 +207,7 @@ u64 groups_pages(const struct sim *w, const struct sim_client *cl, u64 tokens)
 	for (g = 0; g < groups_of(w, cl); g++) {
 		entries = DIV_ROUND_UP(tokens, (u64)group_tokens(w, cl, g)) *
 			  group_width(w, cl, g);
-		if (group_width(w, cl, g) > 1)
+		if (group_is_state(w, cl, g))
 			entries += group_width(w, cl, g);
 		nr += DIV_ROUND_UP(entries, (u64)KVMM_TABLE_ENTRIES);
 	}

@@ -256,22 +256,6 @@ START_TEST(test_large_first_group)
 }
 END_TEST
 
-/* Of a group of records no content is found, and nothing is leased. */
-START_TEST(test_records)
-{
-	const struct kvmm_lease_res *leased = (const void *)sh.results;
-	struct kvmm_lease_arg *l = (struct kvmm_lease_arg *)sh.args;
-
-	sh_unchecked = true;
-	c->domains[sh.cl[cl].info.domain].group[1].kind = KVMM_GROUP_STATE;
-	ck_assert_int_eq(look(0, 96, SEED), -EOPNOTSUPP);
-	found_is(0, 0);
-	*l = (struct kvmm_lease_arg){ .len = 96, .ms = 1 };
-	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_LEASE, 1, 0, sizeof(*l)), 0);
-	ck_assert_int_eq(leased->status, -EOPNOTSUPP);
-}
-END_TEST
-
 /* ---- bounds ---- */
 
 /* A run for which there is no room ends the answer, and the hit is before it. */
@@ -347,7 +331,6 @@ int main(void)
 	tcase_add_loop_test(tc, test_wrong_cookie, 0, 3);
 	tcase_add_test(tc, test_refused);
 	tcase_add_loop_test(tc, test_large_first_group, 0, 6);
-	tcase_add_test(tc, test_records);
 	tcase_add_test(tc, test_too_many_runs);
 	tcase_add_test(tc, test_work);
 	tcase_add_loop_test(tc, test_found_is_dropped_last, 0, 2);

@@ -429,6 +429,27 @@ START_TEST(test_soon)
 }
 END_TEST
 
+/* Of a group of records no content is looked up, and nothing is leased. */
+START_TEST(test_lookup_and_lease)
+{
+	const struct kvmm_lookup_res *found = (const void *)sh.results;
+	const struct kvmm_lease_res *leased = (const void *)sh.results;
+	struct kvmm_lookup_arg *l = (struct kvmm_lookup_arg *)sh.args;
+	struct kvmm_lease_arg *a = (struct kvmm_lease_arg *)sh.args;
+	u32 i, *ids = (u32 *)(l + 1);
+
+	*l = (struct kvmm_lookup_arg){ .nr_ids = 96, .flags = KVMM_LOOKUP_LAST };
+	for (i = 0; i < 96; i++)
+		ids[i] = i;
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_LOOKUP, 1, 0,
+				   sizeof(*l) + 4 * l->nr_ids), 0);
+	ck_assert_int_eq(found->status, -EOPNOTSUPP);
+	*a = (struct kvmm_lease_arg){ .len = 96, .ms = 1 };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_LEASE, 1, 0, sizeof(*a)), 0);
+	ck_assert_int_eq(leased->status, -EOPNOTSUPP);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_groups_state");
@@ -451,6 +472,7 @@ int main(void)
 	tcase_add_test(tc, test_trim);
 	tcase_add_test(tc, test_swap);
 	tcase_add_test(tc, test_soon);
+	tcase_add_test(tc, test_lookup_and_lease);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

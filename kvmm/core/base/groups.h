@@ -42,17 +42,6 @@ static inline u32 group_first(const struct kv_domain *d, u32 g, u32 len)
 	return window && len >= window ? group_whole(d, g, len - window + 1) : 0;
 }
 
-/* Has the domain a group of records that each token changes? */
-static inline bool domain_has_state(const struct kv_domain *d)
-{
-	u32 g;
-
-	for (g = 0; g < d->nr_groups; g++)
-		if (d->group[g].kind == KVMM_GROUP_STATE)
-			return true;
-	return false;
-}
-
 /*
  * The most blocks of group @g that a sequence of so many tokens holds at once.  A step
  * has the window before its first token, and the tokens that it writes.

@@ -104,7 +104,11 @@ void core_get_pool(const struct core *c, struct core_pool_view *v)
 		pool_add_zone(c, i, v);
 }
 
-/* The same of one device pool: -ERANGE past the last. */
+/*
+ * core_get_zone() - the partition of one device pool, in bytes
+ *
+ * Return: 0; -ERANGE: there is none of this number.
+ */
 int core_get_zone(const struct core *c, u32 pool, struct core_pool_view *v)
 {
 	if (pool >= c->head->nr_zones)
@@ -221,7 +225,10 @@ static void domain_view_seqs(const struct core *c, u32 domain,
 		d->group[i].mapped = v.mapped[i];
 }
 
-/* Bytes of a block that hold no content; of those of a record, the mean. */
+/*
+ * Bytes of a block that hold no content; in a group of records, the mean over the blocks
+ * of a record.
+ */
 static u64 group_padding(const struct kv_domain *d, u32 g)
 {
 	const struct kvmm_group *gr = &d->group[g];

@@ -393,7 +393,7 @@ int seq_lease(struct core *c, u32 client, const struct kvmm_lease_arg *a,
 	const struct kv_domain *d = &c->domains[c->clients[client].domain];
 	const u64 cookie[2] = { a->cookie[0], a->cookie[1] };
 	u64 root[2], name[2];
-	int err = domain_has_state(d) ? -EOPNOTSUPP : lease_check(c, client, d, a);
+	int err = d->has_records ? -EOPNOTSUPP : lease_check(c, client, d, a);
 
 	if (err == -ERANGE)
 		res->until = c->now + core_cfg(c)->lease_ms * 1000000ull;

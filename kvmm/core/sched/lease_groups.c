@@ -112,7 +112,7 @@ static u32 lease_choose(struct core *c, struct prefix *p, const u64 *name, u32 a
 		fits = prefix_reach(c, p, len);
 		if (fits == len)
 			return len;
-		/* It was found by a lookup with this length, so its window was dropped. */
+		/* A lookup found the window of this length, and it was dropped since. */
 		if (len == all || core_worked(c))
 			return 0;
 	}

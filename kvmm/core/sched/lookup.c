@@ -280,7 +280,7 @@ int seq_lookup(struct core *c, u32 client, const struct kvmm_lookup_arg *a,
 	u64 cookie[2] = { a->cookie[0], a->cookie[1] }, root[2], name[2];
 	u64 hit_name[2] = { 0 };
 
-	if (domain_has_state(d))
+	if (d->has_records)
 		return -EOPNOTSUPP;
 	if (a->resv0 || a->resv[0] || a->resv[1] ||
 	    (a->flags & ~KVMM_LOOKUP_LAST))

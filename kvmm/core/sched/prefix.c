@@ -215,7 +215,7 @@ static u32 window_hit(const struct core *c, const struct prefix *p, u32 g, u32 l
 }
 
 /**
- * prefix_reach() - has each group with a window it before @len?
+ * prefix_reach() - are all blocks of the last windows before @len there?
  *
  * Return: @len; else a length that does not need the blocks that are not there.  Nothing
  * between the two is a hit.

@@ -183,14 +183,17 @@ static void seq_free(struct core *c, struct kv_seq *s)
 	cl->nr_seqs--;
 }
 
-/* The most table pages of a sequence of so many tokens. */
+/*
+ * The most table pages of a sequence of so many tokens.  A shared record may stand before
+ * its successor.
+ */
 u32 seq_pages_most(const struct kv_domain *d, u32 tokens)
 {
 	u32 g, nr = 0;
 
 	for (g = 0; g < d->nr_groups; g++)
 		nr += table_pages(group_blocks(d, g, tokens) +
-				  (d->width[g] > 1 ? d->width[g] : 0));
+				  (d->group[g].kind == KVMM_GROUP_STATE ? d->width[g] : 0));
 	return nr;
 }
 

@@ -610,7 +610,7 @@ static bool domain_serves(const struct core *c, const struct kv_domain *d,
 	       (!req->pool || req->pool == d->zone + 1);
 }
 
-/* Why not, if the domain is in use. */
+/* The error for a domain in use that cannot serve the request; @text: the reason. */
 static int domain_taken(const struct core *c, const struct kv_domain *d,
 			const struct kvmm_attach_req *req, const char **text)
 {
@@ -630,8 +630,9 @@ static int domain_taken(const struct core *c, const struct kv_domain *d,
  *        number of cached blocks of another model that were dropped with its name
  *
  * A name of another model is taken over when its domain is idle.
- * Return: 0; -EINVAL, -EOPNOTSUPP; -EEXIST: the name belongs to another model
- * that is in use; -ENOSPC; -EDQUOT: its tenant has as many as it may.
+ * Return: 0; -EINVAL, -EOPNOTSUPP; -EEXIST: the domain is in use by another model,
+ * or in another device pool; -ENXIO: no such device pool; -ENODEV: the pool's device
+ * has failed; -ENOSPC; -EDQUOT: its tenant has as many as it may.
  */
 int domain_attach(struct core *c, const struct tenant_who *who,
 		  const struct kvmm_attach_req *req, u32 *dom,
