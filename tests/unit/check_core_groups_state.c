@@ -450,6 +450,40 @@ START_TEST(test_lookup_and_lease)
 }
 END_TEST
 
+/* ---- wide records ---- */
+
+/*
+ * A record of 16 blocks, each 16 tokens: the blocks of the longest sequence would be
+ * 2^32.  A prompt that was admitted still has the blocks of its next step reserved.
+ */
+START_TEST(test_renew)
+{
+	struct kvmm_attach_req req = state_req();
+	u64 seq;
+
+	sh_config(60);
+	sh_start();
+	c = sh.core;
+	req.step_tokens = 16;
+	req.group[1] = (struct kvmm_group){
+		.kind = KVMM_GROUP_STATE, .layers = 4, .kv_heads = 4, .k_bytes = 2000,
+		.block_tokens = 16,
+	};
+	cl = (u32)sh_attach_as(1, &req);
+	sh_settle();
+	ck_assert_uint_eq(domain()->width[1], 16);
+	seq = sh_ready(cl, 200, 0, 1);
+	/* Two records beside the one that a step reads. */
+	ck_assert_uint_eq(tab(seq, 1)->reserved, 48);
+	sh_compute(cl, seq, 0, 16, 1);
+	ck_assert_uint_eq(tab(seq, 1)->reserved, 32);
+	sh_compute(cl, seq, 16, 32, 1);
+	tab_has(seq, 1, 32, 16);
+	ck_assert_uint_eq(tab(seq, 1)->reserved, 32);
+	sh_stop();
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_groups_state");
@@ -473,6 +507,9 @@ int main(void)
 	tcase_add_test(tc, test_swap);
 	tcase_add_test(tc, test_soon);
 	tcase_add_test(tc, test_lookup_and_lease);
+	suite_add_tcase(s, tc);
+	tc = tcase_create("wide");
+	tcase_add_test(tc, test_renew);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

@@ -49,12 +49,14 @@ static inline u32 group_first(const struct kv_domain *d, u32 g, u32 len)
 static inline u32 group_most(const struct kv_domain *d, u32 g, u32 tokens)
 {
 	u64 seen = (u64)d->window[g] + (d->step_tokens ?: d->window[g]);
-	u32 all = group_blocks(d, g, tokens);
+	u64 most;
 
 	if (!d->window[g])
-		return all;
-	return (u32)min((u64)all, (DIV_ROUND_UP(seen, d->group[g].block_tokens) + 1) *
-				  d->width[g]);
+		return group_blocks(d, g, tokens);
+	/* Records of so many tokens may have more blocks than 32 bits tell. */
+	most = min(DIV_ROUND_UP(seen, d->group[g].block_tokens) + 1,
+		   DIV_ROUND_UP((u64)tokens, (u64)d->group[g].block_tokens));
+	return (u32)min(most * d->width[g], (u64)UINT32_MAX);
 }
 
 /* group_most() of all groups together. */

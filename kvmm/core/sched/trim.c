@@ -198,7 +198,7 @@ static void tab_renew(struct core *c, struct kv_tab *t, u32 nr)
 	struct kv_domain *d = tab_domain(c, t);
 	u32 most = group_most(d, t->group, UINT32_MAX), end, i = 0;
 
-	end = min(t->prompt_blocks, t->trimmed + most);
+	end = (u32)min((u64)t->prompt_blocks, (u64)t->trimmed + most);
 	t->resv_blocks = max(t->resv_blocks, t->nr_blocks);
 	KV_BUG_ON(d->dev.keep_spans);
 	/* A span that falls empty now is for this prompt. */
