@@ -148,6 +148,46 @@ START_TEST(test_salvaged_from_the_host_pool)
 }
 END_TEST
 
+/* ---- records ---- */
+
+enum damage {
+	FRESH_LATE,	/* the record behind the shared one begins at a later token */
+	FRESH_EVEN,	/* ... at the end of a record */
+	TRIM_PENDING,	/* the core trims a part of a record */
+	NR_DAMAGES
+};
+
+/* A fork writes the record behind the shared one; its facts are not believed. */
+START_TEST(test_damaged_record)
+{
+	const struct shape with[] = { { 32, 0 }, { 32, 0 } };
+	struct kvmm_attach_req req = groups_req("s", 64, 2, with);
+	struct core_report r;
+	u64 seq, kid;
+
+	req.group[1] = (struct kvmm_group){
+		.kind = KVMM_GROUP_STATE, .layers = 3, .kv_heads = 2, .k_bytes = 1000,
+		.block_tokens = 32,
+	};
+	cl = (u32)sh_attach_as(1, &req);
+	sh_settle();
+	make_memory();
+	seq = runs(40, 60, 1);
+	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
+	ck_assert_int_eq(sh_begin(cl, kid, 40, 4), 0);
+	ck_assert_uint_eq(tab(kid, 1)->shift, 3);
+	ck_assert_uint_eq(tab(kid, 1)->fresh_at, 40);
+	if (_i == FRESH_LATE)
+		tab(kid, 1)->fresh_at = 44;
+	else if (_i == FRESH_EVEN)
+		tab(kid, 1)->fresh_at = 32;
+	else
+		tab(kid, 1)->trim_want++;
+	ck_assert_int_eq(core_adopt(sh.core, sh.arena, core_arena_size(&sh.cfg), &sh.cfg,
+				    &sh_ops, NULL, sh.now, &r), -EUCLEAN);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("core_groups_adopt");
@@ -157,6 +197,7 @@ int main(void)
 	tcase_add_test(tc, test_adopted_whole);
 	tcase_add_test(tc, test_salvaged);
 	tcase_add_test(tc, test_salvaged_from_the_host_pool);
+	tcase_add_loop_test(tc, test_damaged_record, 0, NR_DAMAGES);
 	suite_add_tcase(s, tc);
 	return sh_run(s);
 }

@@ -97,16 +97,30 @@ static bool links_are(const struct core *c, const struct kv_seq *s)
 		s->fill < seq_tab(c, s, s->fill_group)->nr_blocks));
 }
 
+/*
+ * Are whole records trimmed, and at once?  The one behind a shared record begins inside a
+ * record, and the shared one is trimmed as soon as a token is valid behind it.
+ */
+static bool records_are_sane(const struct core *c, const struct kv_seq *s,
+			     const struct kv_tab *t)
+{
+	if (!tab_is_state(c, t))
+		return !t->shift;
+	if (t->trimmed % tab_width(c, t) || t->trim_want != t->trimmed || t->trim_more)
+		return false;
+	return !t->shift || (s->nr_steps && t->shift == tab_width(c, t) &&
+			     t->fresh_at % tab_tokens(c, t) && t->fresh_at <= s->valid_len &&
+			     (t->fresh_at == s->valid_len || t->trimmed >= t->shift));
+}
+
 static bool tab_is_sane(const struct core *c, const struct kv_seq *s, u32 g)
 {
-	const struct kv_domain *d = seq_domain(c, s);
 	const struct kv_tab *t = seq_tab(c, s, g);
 	u64 most = (u64)core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES;
 	u32 tokens = s->prompt_len + s->max_tokens;
 
 	return t->seq == seq_index(c, s) && t->group == g && t->nr_blocks <= most &&
-	       (!t->shift || (s->nr_steps && tab_is_state(c, t) &&
-			      t->shift == d->width[g])) &&
+	       records_are_sane(c, s, t) &&
 	       t->nr_blocks == tab_blocks(c, t, s->cover) &&
 	       t->nr_blocks <= tab_blocks(c, t, tokens) &&
 	       t->trimmed <= t->nr_blocks && t->trim_want <= t->nr_blocks;
