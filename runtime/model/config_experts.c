@@ -122,8 +122,8 @@ static void experts_read_dense(struct mj_file *f, const char *key,
 		mj_fail(f, -EINVAL, key, "is no list: correct it");
 	json_array_foreach(list, i, v) {
 		d = json_number_value(v);
-		if (!json_is_number(v) || d < 0 || d != (u32)d ||
-		    d >= cfg->layers) {
+		if (!json_is_number(v) || d < 0 || d >= cfg->layers ||
+		    d != (u32)d) {
 			mj_fail(f, -EINVAL, key, "holds something that is no "
 				"number of a layer: correct it");
 			return;

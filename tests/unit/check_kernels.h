@@ -178,6 +178,7 @@ static inline struct pool pool_create(struct rng *r, struct kern_kv kv,
 
 static inline void pool_destroy(struct pool *p)
 {
+	hosted_pool_ends(p->kv.base);
 	free(p->kv.base);
 	free(p->entries);
 }

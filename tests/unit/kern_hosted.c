@@ -40,13 +40,24 @@ void hosted_pool(const void *base, u64 bytes)
 {
 	u32 i;
 
-	for (i = 0; i < MAX_POOLS; i++)
-		if (pools[i].base == base)
-			break;
+	for (i = 0; i < MAX_POOLS && pools[i].base != base; i++)
+		;
+	if (i == MAX_POOLS)
+		for (i = 0; i < MAX_POOLS && pools[i].base; i++)
+			;
 	if (i == MAX_POOLS)
 		i = next_pool++ % MAX_POOLS;
 	pools[i].base = base;
 	pools[i].bytes = bytes;
+}
+
+void hosted_pool_ends(const void *base)
+{
+	u32 i;
+
+	for (i = 0; i < MAX_POOLS; i++)
+		if (pools[i].base == base)
+			pools[i].base = NULL;
 }
 
 /* Copy @bytes at @p to the device, unless they are there. */

@@ -50,6 +50,9 @@ bool hosted_is_device(const struct kern_ops *ops);
 /* The pool at @base has @bytes; ops on paged KV must know it. */
 void hosted_pool(const void *base, u64 bytes);
 
+/* The pool at @base is about to be freed. */
+void hosted_pool_ends(const void *base);
+
 /*
  * Point $KVMM_LIBCUDA at the stand-in, unless the variable is set.  Return:
  * false without either.
