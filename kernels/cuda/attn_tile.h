@@ -287,7 +287,7 @@ DEVICE void tile_mix(SHARED_PTR(u16) kv, u32 at, struct tile_rows<HD> &w,
 }
 
 /*
- * The last step of query @q, whose scores have the maximum @m, in base 2, and whose
+ * The last step of query @q: its scores have the maximum @m, in base 2, and whose
  * weights have the sum @l: add its sink to @l.  Returns a factor on the other sums.
  * Weights over f16 KV are 2^14 times as large.
  */

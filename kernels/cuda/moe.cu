@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * moe.cu - rows choose their experts, and add up what these made
+ * moe.cu - rows choose their experts, and add up the outputs of these
  *
  * One thread routes a row: it finds the experts one after the other, each the largest
  * of those that are left, and adds exponentials in the order of ranks, or of all

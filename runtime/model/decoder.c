@@ -18,7 +18,7 @@
  *		side = (norm) a * Wo (+ bias)
  *		x += side, now or with the MLP's
  *		h = norm(x); m = act(h * Wgate) * (h * Wup) or act(h * Wup)
- *		x += (norm) m * Wdown (+ bias), or what experts make: experts.c
+ *		x += (norm) m * Wdown (+ bias), or the output of experts: experts.c
  *	logits = norm(x of the wanted rows) * Whead, (capped): head.c
  *
  * Parts in parentheses are switches, and so are the norm and the activation.
@@ -85,7 +85,7 @@ void normalise(struct model *model, const float *x, const float *w,
 	settle(model, y, (u64)m * d);
 }
 
-/* Scale what comes to the residual stream, a switch. */
+/* Scale the addend of the residual stream, a switch. */
 static void residual_scale(struct model *model, float *y, u32 m)
 {
 	const u64 n = (u64)m * model->cfg.hidden;

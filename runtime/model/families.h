@@ -35,7 +35,7 @@ enum window_kind {
 	WINDOW_PATTERN,		/* all but every "sliding_window_pattern"th */
 };
 
-/* Which keys say what layers are recurrent. */
+/* The keys that name the recurrent layers. */
 enum recurrent_keys {
 	RECURRENT_NONE,		/* no layer, and no key for it */
 	RECURRENT_GRANITE,	/* layer_types */

@@ -36,7 +36,7 @@
  * @scanned:	[rows][inner], the result of the scan
  * @gate:	[rows][width of the widest MLP]
  * @up:		[rows][the same]
- * @logits_of_experts: [rows][experts], what the router makes; this and the next ones
+ * @logits_of_experts: [rows][experts], output of the router; this and the next ones
  *		only in models with experts
  * @shares:	[rows][chosen]
  * @chosen:	[rows][chosen] numbers of experts

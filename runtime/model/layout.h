@@ -27,7 +27,7 @@ enum weight_dim {
 	DIM_Q_RANK,	/* input of queries */
 	DIM_RANK,	/* a latent vector */
 	DIM_KV_A,	/* a latent vector and the rotated part of keys */
-	DIM_KV_B,	/* what all heads make of a latent vector */
+	DIM_KV_B,	/* K and V of all heads, of a latent vector */
 	DIM_ATTN_OUT,	/* all values */
 	DIM_STATE_HEADS,	/* heads of a recurrent layer */
 	DIM_INNER,	/* all of these heads */
@@ -64,7 +64,7 @@ enum weight_need {
 enum weight_how {
 	HOW_WHOLE,
 	HOW_NORM,	/* and 1 is added, if the family adds it */
-	HOW_F32,	/* in f32, so that no mode rounds what it is multiplied by */
+	HOW_F32,	/* in f32, so that no mode rounds its factors */
 	HOW_QKV,	/* its rows are the rows of q, k and v */
 	HOW_GATE_UP,	/* its rows are the rows of gate and up */
 	HOW_PAIRS,	/* as HOW_GATE_UP, in turn: gate, up, gate, up...; only turned */
@@ -75,7 +75,7 @@ enum weight_how {
 	HOW_TAPS,	/* [channels][1][taps], which becomes [taps][channels] */
 };
 
-/* Whose tensor it is. */
+/* The owner of a tensor. */
 enum weight_of {
 	OF_LAYER,	/* the layer's, or the model's */
 	OF_EXPERT,	/* one expert's; its number is in the name */
@@ -85,8 +85,9 @@ enum weight_of {
 /*
  * @offset is the place of a struct kern_weight, or of a float * for a vector, in
  * struct model_weights, struct model_layer or, for experts, struct model_mlp.
- * HOW_QKV, HOW_KV_A, HOW_KV_B and HOW_STATE_IN do not use it; of HOW_GATE_UP and HOW_PAIRS it is the place of a struct
- * model_mlp.  With @turned the matrix is stored as [columns][rows].
+ * HOW_QKV, HOW_KV_A, HOW_KV_B and HOW_STATE_IN do not use it; of HOW_GATE_UP and
+ * HOW_PAIRS it is the place of a struct model_mlp.  With @turned the matrix is stored
+ * as [columns][rows].
  */
 struct weight_spec {
 	const char		*name;
@@ -156,7 +157,7 @@ void weight_top_name(const struct weight_names *n, u32 prefix,
  * @spec:	its row of the table
  * @name:	full name
  * @layer:	WEIGHT_TOP outside of layers
- * @expert:	whose tensor it is, with OF_EXPERT; else 0
+ * @expert:	the expert of the tensor, with OF_EXPERT; else 0
  * @stack:	matrices or vectors that it has: all experts' with OF_EXPERTS, else 1
  * @rows:	rows of one of them
  * @cols:	columns; 0: vectors

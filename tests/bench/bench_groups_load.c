@@ -7,7 +7,7 @@
  * keeps all tokens for all layers.  More requests wait than fit the memory.  Each has a
  * prompt of 1,024 tokens and an answer of 7,168, so nearly all time is decode.  A step of
  * node.h's device takes 8 ms and 20 us for each sequence.  So tokens a second grow a
- * little slower than the batch; the figure stands beside what this device would give for
+ * little slower than the batch; the figure stands beside that of this device alone for
  * the batch.
  *
  * Deterministic: no figure depends on the machine.

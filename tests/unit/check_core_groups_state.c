@@ -232,7 +232,7 @@ START_TEST(test_hit_of_all_parts)
 }
 END_TEST
 
-/* The names of a record follow from the tokens, whatever was trimmed or shared before. */
+/* The names of a record follow from the tokens alone, not from earlier trims and forks. */
 START_TEST(test_names)
 {
 	u64 seq = runs(32, 200, 1), kid;

@@ -135,7 +135,7 @@ static void nothing(void)
 
 /*
  * The area alone has the content of the first sequence: its host slots went to
- * the second one, whose writes are in flight.
+ * the second one: its writes are in flight.
  */
 static u64 only_in_area(void)
 {

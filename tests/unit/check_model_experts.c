@@ -2,7 +2,7 @@
 /*
  * check_model_experts.c - configurations of layers with experts
  *
- * Keys that are read, and what they mean; keys that make no sense, each refused in one
+ * Keys that are read, and their meaning; keys that make no sense, each refused in one
  * line; the words of a description.  What such a layer computes is in
  * check_model_golden.c, and its ops are in check_kernels_moe.c.
  */

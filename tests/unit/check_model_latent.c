@@ -2,7 +2,7 @@
 /*
  * check_model_latent.c - configurations with latent vectors
  *
- * Keys that are read, and what they mean; keys that contradict each other or that no
+ * Keys that are read, and their meaning; keys that contradict each other or that no
  * kernel supports, each refused in one line; tensors of other shapes.  What such a
  * layer computes is in check_model_golden.c, and its ops are in
  * check_kernels_latent.c.
@@ -138,7 +138,7 @@ START_TEST(test_sizes)
 	ck_assert_uint_eq(config_rotary(&cfg), 16);
 	ck_assert_uint_eq(config_heads_kv(&cfg), 4 * 80);
 	ck_assert_uint_eq(cfg.moe.experts, 0);	/* no layer has any */
-	/* It is the same for all files, whatever rms_norm_eps is. */
+	/* It is the same for all files and each rms_norm_eps. */
 	ck_assert(cfg.latent.eps == 1e-6f && cfg.norm_eps == 1e-5f);
 	ck_assert_int_eq(read_change(D, "head_dim", "16"), 0);
 	ck_assert_int_eq(read_change(D, "qk_head_dim", "48"), 0);
@@ -227,7 +227,7 @@ START_TEST(test_tensors)
 }
 END_TEST
 
-/* The shape of DeepSeek-V2-Lite: what the daemon gets, and what heads would take. */
+/* The shape of DeepSeek-V2-Lite: the daemon's group, and the bytes of full heads. */
 START_TEST(test_lite)
 {
 	static const struct {

@@ -14,8 +14,9 @@
  *
  * With several layer groups the prefix has one chain, of base_tokens ids a link.  The
  * name of a block is that of the prefix that ends with it, mixed with the number of
- * its group, and of its part of the record if the group has records.  Blocks of a group with a window have no parents: a hit needs only the
- * last window, so those before it may be dropped first.
+ * its group, and of its part of the record if the group has records.  Blocks of a group
+ * with a window have no parents: a hit needs only the last window, so those before it
+ * may be dropped first.
  *
  * The index holds one reference to each of its blocks.  A block that no running
  * sequence maps is CACHED; lru.c decides the order in which these are evicted.

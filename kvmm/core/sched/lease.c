@@ -182,7 +182,8 @@ static s64 block_hold(struct core *c, u32 blk)
 		return entry_is_there(c, b->entry) ? (s64)b->entry : -EAGAIN;
 	if (!host_part(c, b->domain)->used)
 		return -ENOSPC;
-	if (device_is_down(c, &c->domains[b->domain]) || b->nr_copy || c->now < c->head->clean_after ||
+	if (device_is_down(c, &c->domains[b->domain]) || b->nr_copy ||
+	    c->now < c->head->clean_after ||
 	    c->head->nr_copies >= COPIES_MOST)
 		return -EAGAIN;
 	if (!host_free(c, b->domain)) {

@@ -27,7 +27,7 @@
  */
 #include "kvmm/core/sched/sched.h"
 
-/* The tier of content whose holder is a lower-tier entry, as ref_tier(). */
+/* The tier of content that a lower-tier entry holds, as ref_tier(). */
 static u32 entry_tier(const struct core *c, const struct kv_entry *e)
 {
 	const bool below = e->flags & (ENTF_HOST | ENTF_AREA);
@@ -48,7 +48,8 @@ static u32 ref_tier(const struct core *c, u32 ref)
 {
 	if (ref & REF_ENTRY)
 		return entry_tier(c, &c->entries_low[ref & ~REF_ENTRY]);
-	if (device_is_lost(c, &c->domains[c->blocks[ref].domain]) || block_is_claimed(c, ref) || block_leaves(c, ref))
+	if (device_is_lost(c, &c->domains[c->blocks[ref].domain]) ||
+	    block_is_claimed(c, ref) || block_leaves(c, ref))
 		return KVMM_NR_LOOKUP_TIERS;
 	return KVMM_TIER_DEVICE;
 }
@@ -120,7 +121,7 @@ static u32 lookup_walk(struct core *c, u32 dom, u64 *name, const u32 *ids,
 /* ---- several groups ---- */
 
 /*
- * Walk the index from @start on, whose name is @name, up to @to; @ids are those after
+ * Walk the index from @start on, a prefix with the name @name, up to @to; @ids are those after
  * @start.  Return: tokens before the first block that a group without a window lacks.
  */
 static u32 groups_walk(struct core *c, const struct prefix *p, u32 start, u32 to,

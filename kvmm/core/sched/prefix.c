@@ -162,7 +162,7 @@ void prefix_windows(struct core *c, const struct prefix *p, u32 len)
 }
 
 /**
- * prefix_resume() - find what a lookup from @len tokens on needs of the prefix
+ * prefix_resume() - find the blocks of the prefix that a lookup from @len tokens on needs
  * @name: of the prefix
  *
  * Return: false: the prefix is not in the index.

@@ -53,7 +53,7 @@ bool hits_room(struct core *c, u32 dom, struct hits *h, bool *waits);
 
 /* prefix.c: the blocks of a prefix in all layer groups of a domain */
 /**
- * struct prefix - a prompt whose blocks are looked up in all groups
+ * struct prefix - a prompt, its blocks looked up in all groups
  * @dom:    domain
  * @salt:   of the prompt
  * @at:     places of the groups' references in c->scratch: that of index i at @at + i,

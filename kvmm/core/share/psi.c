@@ -77,7 +77,7 @@ static bool limits_itself(const struct core *c, const struct kv_domain *d,
 	return domain_limited(d, nr) && d->dev.max_blocks < spans * d->dev.span_blocks;
 }
 
-/* The same for what a waiting sequence needs; apart, since steps never ask. */
+/* limits_itself() for a waiting sequence.  It stands apart, since steps never need it. */
 static __attribute__((noinline)) bool waits_for_itself(const struct core *c,
 						       const struct kv_seq *s)
 {
