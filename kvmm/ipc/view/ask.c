@@ -26,17 +26,17 @@
 #include "kvmm/ipc/view/view.h"
 
 /*
- * Is the pool that @value begins with the one that the file at @path shows, as in
- * `gpu0 max`?  @out: a text that is overwritten.
+ * Does the file at @path show another pool than the one that @value begins with, as in
+ * `gpu0 max`?  A file that is not there shows none.  @out: a text that is overwritten.
  */
-static bool pool_is_shown(struct views *vs, const char *path, const char *value,
+static bool other_pool(struct views *vs, const char *path, const char *value,
 			  struct seq_file *out)
 {
 	char req[PROC_REQ_MAX];
 	int len = snprintf(req, sizeof(req), "cat %s", path);
 
 	return !proc_request_as(vs->proc, PROC_ALL, req, (size_t)len, out) &&
-	       out->count >= 5 && !strncmp(out->buf, value, 5);
+	       (out->count < 5 || strncmp(out->buf, value, 5));
 }
 
 /*
@@ -52,7 +52,7 @@ static const char *set_value(struct views *vs, char *req, struct seq_file *out)
 	*value++ = '\0';
 	if (strstr(req, "domain/") && !strncmp(value, "gpu", 3) &&
 	    value[3] >= '0' && value[3] <= '9' && value[4] == ' ') {
-		if (!pool_is_shown(vs, req, value, out))
+		if (other_pool(vs, req, value, out))
 			return NULL;
 		value += 5;
 	}
