@@ -99,7 +99,10 @@ static u32 entry_reads_from(const struct engine *e, const struct entry *en, u32 
 	       (en->start + 1 - window) / e->kv.block_tokens[g] : 0;
 }
 
-/* Does the entry go on from a record that is not written, with its state in another? */
+/*
+ * Must the state be copied to another record first?  At a multiple of block_tokens the
+ * model reads the record before by itself.
+ */
 static bool entry_copies_record(const struct engine *e, const struct entry *en, u32 g)
 {
 	const struct kvmm_begin_res *res = &en->res[g];

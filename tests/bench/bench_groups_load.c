@@ -29,7 +29,7 @@
 #define WARM		(400 * ND_SECOND)
 #define MEASURED	(400 * ND_SECOND)
 
-/* What a layout gave. */
+/* Figures of a layout. */
 struct result {
 	double	batch;		/* sequences in a step */
 	double	tokens;		/* generated in a second */

@@ -147,7 +147,7 @@ static u32 pinned(void)
 	return n;
 }
 
-/* What is held survives the flood on a lower tier, moves, and gives the same text. */
+/* Blocks of a lease survive the flood on a lower tier, move, and give the same text. */
 START_TEST(test_session)
 {
 	static const char session[] = ",\"session\":{\"name\":\"a\",\"retain\":60}";

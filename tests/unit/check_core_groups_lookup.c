@@ -299,7 +299,7 @@ END_TEST
 
 /* ---- the order of eviction ---- */
 
-/* What a lookup finds is evicted last: the blocks of the last window, too. */
+/* Blocks that a lookup finds are evicted last, those of the last window, too. */
 START_TEST(test_found_is_dropped_last)
 {
 	cache(96, 1000);

@@ -332,7 +332,7 @@ START_TEST(test_fork_chunk)
 	record_at(seq, 6, new);
 	record_at(seq, 12, last);
 	ck_assert_int_eq(sh_end_step(cl, first, seq, 40, 100, 1), 0);
-	/* Tables do not change under the open step, but for what no step reads. */
+	/* Under the open step only table entries change that no step reads. */
 	tab_has(seq, 1, 15, 12);
 	is_record(seq, 12, last);
 	ends(seq, 100, 101, 1);

@@ -14,7 +14,7 @@ static inline u64 group_token_bytes(const struct kvmm_group *g)
 	       (g->v_bytes ? 2ull : 1ull) * g->scale_bytes);
 }
 
-/* What makes the name of a block of a group's record, part @part of it, its own. */
+/* The number that is mixed into the name of block @part of a record of group @g. */
 static inline u32 part_code(u32 g, u32 part)
 {
 	return g + part * KVMM_MAX_GROUPS;
