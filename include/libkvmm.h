@@ -62,6 +62,8 @@ void kvmm_identity_final(struct kvmm_identity *id, u8 *out);
  * @swap_max_bytes: most bytes in the host pool, and in each area; 0: no limit
  * @pool:         device pool asked for, plus 1; 0: where the domain is, and a new one
  *                where there is the most room
+ * @nr_shards:    device pools from there on that each block has a part in; 0: 1.
+ *                @group and the limits are those of one part
  * @weight:       share of the memory that is promised to no domain, 1 to 10000;
  *                0: 100
  * @max_seqs:     sequences wanted; 0: 256
@@ -84,6 +86,7 @@ struct kvmm_params {
 	u64			max_bytes;
 	u64			swap_max_bytes;
 	u32			pool;
+	u32			nr_shards;
 	u32			weight;
 	u32			max_seqs;
 	u32			max_steps;
@@ -200,6 +203,15 @@ u32 kvmm_mapped(const struct kvmm *k);
  * primary context of that device.
  */
 void *kvmm_pool(const struct kvmm *k);
+
+/**
+ * kvmm_block() - address of a block in this process
+ * @entry: of a table, or of the result of STEP_BEGIN
+ * @shard: part of the block, less than kvmm_attach_rep.nr_shards
+ *
+ * Return: the address in kvmm_pool(); NULL: the entry names no block of the pool.
+ */
+void *kvmm_block(const struct kvmm *k, u32 entry, u32 shard);
 
 /**
  * kvmm_backend() - memory type of the pool: KVMM_MEMORY_*

@@ -46,11 +46,12 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0xe580f00220c5e94cull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0x38f21be367218f3cull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
 #define KVMM_MAX_GROUPS		8	/* layer groups of a model */
+#define KVMM_MAX_SHARDS		8	/* device pools that a block has a part in */
 #define KVMM_MAX_TIERS		3	/* device, host, swap */
 #define KVMM_NAME_LEN		64	/* domain name, with its NUL */
 #define KVMM_IDENTITY_LEN	32	/* digest of the model identity */
@@ -140,9 +141,11 @@ KVMM_ASSERT_SIZE(kvmm_limits, 32);
  * @identity:     digest of the model identity
  * @block_tokens: tokens of a block: a multiple of KVMM_MIN_BLOCK_TOKENS, at most
  *                KVMM_MAX_BLOCK_TOKENS
- * @nr_shards:    pools that one block spans; 1 in this version
- * @pool:         device pool that the domain is to be in, plus 1; 0: where it is, and a new
- *                domain where there is the most room
+ * @nr_shards:    device pools that each block has a part in, 1 to KVMM_MAX_SHARDS.  @group
+ *                and @limits are those of one part
+ * @pool:         first device pool that the domain is to be in, plus 1; the other shards are
+ *                in the pools behind it.  0: where it is, and a new domain where there is the
+ *                most room
  * @nr_groups:    used entries of @group, 1 to KVMM_MAX_GROUPS
  * @max_steps:    most steps open at once, 1 to KVMM_MAX_STEPS
  * @sq_entries:   submission entries wanted, a power of two
@@ -252,8 +255,12 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, pool, 552);
  * @resumed:       KVMM_RESUMED_*
  * @memory:        KVMM_MEMORY_*
  * @device:        FNV-1a of the device's UUID, 32 bits, 1 for 0; 0: the host
- * @pool:          device pool of the domain, from 0: the client is sent extents of no other
+ * @pool:          first device pool of the domain, from 0: the client is sent extents of its
+ *                 pools alone
  * @nr_pools:      device pools of the daemon
+ * @nr_shards:     device pools of the domain
+ * @shard_off:     bytes from the part of a block in the first of these pools to its part in
+ *                 each of them, in the address range; table entries name the first part
  * @text:          one line with the reason, when @status is not 0
  *
  * Three file descriptors travel with a @status of 0: segment C, segment D
@@ -305,11 +312,15 @@ struct kvmm_attach_rep {
 	__u32	device;
 	__u32	pool;
 	__u32	nr_pools;
+	__u32	nr_shards;
+	__u32	resv0;
+	__u64	shard_off[KVMM_MAX_SHARDS];
 	char	text[256];
 };
-KVMM_ASSERT_SIZE(kvmm_attach_rep, 552);
+KVMM_ASSERT_SIZE(kvmm_attach_rep, 624);
 KVMM_ASSERT_OFFSET(kvmm_attach_rep, sq_off, 192);
-KVMM_ASSERT_OFFSET(kvmm_attach_rep, text, 296);
+KVMM_ASSERT_OFFSET(kvmm_attach_rep, shard_off, 304);
+KVMM_ASSERT_OFFSET(kvmm_attach_rep, text, 368);
 
 #define KVMM_MAP_BATCH	253	/* most extents of a message: SCM_MAX_FD */
 #define KVMM_MAP_AT_ONCE	32	/* most in one message: a client keeps room for them */

@@ -114,7 +114,11 @@ struct core_config {
  * @dev_off:  bytes from the base of the device pool
  * @dev_to:   likewise
  * @host_off: bytes from the base of the host pool, of the payload
- * @bytes:    bytes of the payload
+ * @bytes:    bytes of each part of the block; in the host pool the parts lie one
+ *            behind another
+ * @nr_shards: parts of the block, one in each device pool of the domain
+ * @shard_off: bytes from the first part to each of them, in the device pool; also from
+ *            @dev_to
  */
 struct core_copy {
 	u64	id;
@@ -124,6 +128,8 @@ struct core_copy {
 	u64	dev_to;
 	u64	host_off;
 	u64	bytes;
+	u32	nr_shards;
+	u64	shard_off[CORE_MAX_ZONES];
 };
 
 /**
@@ -214,7 +220,8 @@ struct core_bind {
 struct core_attach_info {
 	u32	client;
 	u32	domain;
-	u32	pool;		/* device pool of the domain */
+	u32	pool;		/* first device pool of the domain */
+	u32	shards;		/* device pools of the domain, from @pool on */
 	u32	tenant;
 	u32	unit;
 	u32	max_seqs;
@@ -225,6 +232,7 @@ struct core_attach_info {
 	u32	span_blocks;
 	u64	span_tail;
 	u64	stride[KVMM_MAX_GROUPS];
+	u64	shard_off[CORE_MAX_ZONES];	/* as in struct core_copy */
 	u64	block_bytes;
 	u32	dropped_blocks;	/* blocks of another model that were cached under this name */
 	bool	cut;		/* a limit was larger than the tenant's quota allows */

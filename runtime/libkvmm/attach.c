@@ -53,7 +53,7 @@ static int fill_request(struct kvmm_attach_req *req,
 	memcpy(req->domain, p->domain, len);
 	memcpy(req->identity, p->identity, sizeof(req->identity));
 	req->block_tokens = p->block_tokens;
-	req->nr_shards = 1;
+	req->nr_shards = p->nr_shards ? p->nr_shards : 1;
 	req->nr_groups = p->nr_groups ? p->nr_groups : 1;
 	req->max_steps = p->max_steps ? p->max_steps : DEFAULT_STEPS;
 	req->sq_entries = SQ_ENTRIES;
@@ -366,6 +366,16 @@ u32 kvmm_nr_groups(const struct kvmm *k)
 void *kvmm_pool(const struct kvmm *k)
 {
 	return k->pool;
+}
+
+void *kvmm_block(const struct kvmm *k, u32 entry, u32 shard)
+{
+	u64 off = (u64)entry * k->info.unit;
+
+	if (entry == KVMM_NO_INDEX || shard >= k->info.nr_shards)
+		return NULL;
+	off += k->info.shard_off[shard];
+	return off < k->info.pool_bytes ? k->pool + off : NULL;
 }
 
 u32 kvmm_backend(const struct kvmm *k)

@@ -83,6 +83,8 @@ static int check_segments(const struct kvmm_attach_rep *r, char *text)
 
 static int check_pool(const struct kvmm_attach_rep *r, char *text)
 {
+	u32 i;
+
 	if (!is_power_of_2(r->extent_size) || r->extent_size < 4096 ||
 	    r->extent_size > POOL_MAX)
 		return area_bad(text, "extent_size", "is not a power of two pages");
@@ -94,6 +96,13 @@ static int check_pool(const struct kvmm_attach_rep *r, char *text)
 	if (!r->block_bytes || r->block_bytes % r->unit ||
 	    r->block_bytes > r->pool_bytes)
 		return area_bad(text, "block_bytes", "does not fit the pool");
+	if (!r->nr_shards || r->nr_shards > KVMM_MAX_SHARDS || r->shard_off[0])
+		return area_bad(text, "nr_shards", "is not 1 to 8, the first part at 0");
+	for (i = 1; i < r->nr_shards; i++)
+		if (r->shard_off[i] <= r->shard_off[i - 1] ||
+		    r->shard_off[i] >= r->pool_bytes ||
+		    r->shard_off[i] % r->extent_size)
+			return area_bad(text, "shard_off", "is not in the pool");
 	return 0;
 }
 

@@ -142,11 +142,12 @@ static bool same_shape(const struct kvmm_attach_rep *a,
 		       const struct kvmm_attach_rep *b)
 {
 #define SAME(f) (a->f == b->f)
-	if (memcmp(a->stride, b->stride, sizeof(a->stride)))
+	if (memcmp(a->stride, b->stride, sizeof(a->stride)) ||
+	    memcmp(a->shard_off, b->shard_off, sizeof(a->shard_off)))
 		return false;
 	return SAME(daemon_epoch) && SAME(client) && SAME(domain) &&
 	       SAME(pool_bytes) && SAME(extent_size) && SAME(nr_extents) &&
-	       SAME(unit) && SAME(block_bytes) &&
+	       SAME(unit) && SAME(block_bytes) && SAME(nr_shards) &&
 	       SAME(sq_entries) && SAME(arg_bytes) && SAME(cq_entries) &&
 	       SAME(result_bytes) && SAME(max_seqs) && SAME(nr_tables) &&
 	       SAME(max_steps) && SAME(max_batch) && SAME(c_bytes) &&

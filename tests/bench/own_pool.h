@@ -247,6 +247,7 @@ int __wrap_kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *tex
 		return __real_kvmm_attach(p, out, text);
 	memset(&own, 0, sizeof(own));
 	own.info = (struct kvmm_attach_rep){
+		.nr_shards = 1,
 		.unit = OWN_UNIT, .stride[0] = stride, .block_bytes = block,
 		.pool_bytes = block * OWN_SEQS * OWN_BLOCKS,
 		.max_seqs = OWN_SEQS, .max_batch = OWN_SEQS,

@@ -128,7 +128,7 @@ void area_act(struct sim *w)
 /* Bytes of the slot that a request names, with its header. */
 static u64 slot_bytes(const struct sim_move *m)
 {
-	return CORE_SLOT_HEADER + ALIGN_UP(m->bytes, (u64)SIM_PAGE);
+	return CORE_SLOT_HEADER + ALIGN_UP(m->bytes * m->nr_shards, (u64)SIM_PAGE);
 }
 
 static void check_tier(struct sim *w, u32 pool)

@@ -159,12 +159,13 @@ static void tunables_sync(struct sim *w)
 {
 	const struct core_config *cfg = core_get_config(w->core);
 	struct core_pool_view p;
+	u32 i;
 
 #define x(type, name, ...) w->cfg.name = cfg->name;
 	KVMM_TUNABLES(x)
 #undef x
-	core_get_pool(w->core, &p);
-	w->nr_online = p.nr_online;
+	for (i = 0; !core_get_zone(w->core, i, &p); i++)
+		w->zone_online[i] = p.nr_online;
 }
 
 /* ---- the next daemon ---- */

@@ -212,15 +212,16 @@ static void drain_until(struct sim *w, bool all)
 	}
 }
 
-/* Attach to a domain with the smallest block: it can use all of @pool. */
-static struct sim_client *newcomer(struct sim *w, u32 pool)
+/* Attach to a domain with the smallest block: it can use all of @pool, or of both. */
+static struct sim_client *newcomer(struct sim *w, u32 pool, u32 shards)
 {
 	struct sim_domain *d = &w->dom[0];
 	struct kvmm_attach_req was = d->req;
 	int id;
 
-	d->req.domain[0] = (char)('Z' - pool);
+	d->req.domain[0] = (char)('Z' - pool - 2 * (shards - 1));
 	d->req.pool = pool + 1;
+	d->req.nr_shards = shards;
 	d->req.limits[0].max = KVMM_LIMIT_MAX;
 	d->req.block_tokens = 16;
 	d->req.nr_groups = 1;
@@ -246,19 +247,22 @@ static void newcomer_goes(struct sim *w, struct sim_client *cl)
 	laws_after_event(w);
 }
 
-/* A newcomer that wants the whole pool gets it, and gives it back. */
-static void take_all(struct sim *w, u32 pool)
+/* A newcomer that wants the whole pool, or both, gets it, and gives it back. */
+static void take_all(struct sim *w, u32 pool, u32 shards)
 {
 	struct kvmm_open_arg *a = (struct kvmm_open_arg *)w->args;
 	const struct kvmm_open_res *res = (const void *)w->results;
-	struct sim_client *cl = newcomer(w, pool);
+	struct sim_client *cl = newcomer(w, pool, shards);
+	u32 extents = w->zone_extents[pool];
 	struct core_pool_view p;
 	u64 tokens;
 	int i;
 
 	LAW(w, !core_tune(w->core, w->now, CORE_TUNE_overcommit,
 			  CORE_OVERCOMMIT_GUESS), "a tunable is refused");
-	tokens = (u64)(w->zone_extents[pool] / cl->info.span_extents) *
+	if (shards > 1)
+		extents = min(extents, w->zone_extents[1]);
+	tokens = (u64)(extents / cl->info.span_extents) *
 		 cl->info.span_blocks * 16;
 	if (tokens > (u64)cl->info.nr_tables * KVMM_TABLE_ENTRIES * 16 ||
 	    tokens > w->cfg.nr_idpages / w->cfg.max_clients * 126u) {
@@ -293,13 +297,18 @@ static void take_all(struct sim *w, u32 pool)
 	LAW(w, i < 200, "law 7: a newcomer does not get the whole pool");
 	laws_after_event(w);
 	newcomer_goes(w, cl);
-	LAW(w, !core_get_zone(w->core, pool, &p) && cl->info.pool == pool,
+	LAW(w, cl->info.pool == pool && cl->info.shards == shards,
 	    "law 7: a newcomer is not in pool %u", pool);
+	/* Of two pools only the smaller one is full. */
+	if (shards > 1 && w->zone_extents[1] < w->zone_extents[0])
+		pool = 1;
+	LAW(w, !core_get_zone(w->core, pool, &p), "law 7: pool %u is gone", pool);
 	LAW(w, p.free_extents + p.free + p.tails == p.total,
 	    "law 7: %llu of %llu bytes are free in the end",
 	    (unsigned long long)(p.free_extents + p.free + p.tails),
 	    (unsigned long long)p.total);
-	cover_note("newcomers that got the whole pool");
+	cover_note(shards > 1 ? "newcomers that got the whole of both pools" :
+			       "newcomers that got the whole pool");
 }
 
 static bool revoking(const struct sim *w)
@@ -358,9 +367,11 @@ void world_drain(struct sim *w)
 	settle(w);
 	resize_check_done(w);
 	resize_restore(w);
-	take_all(w, 0);
-	if (w->zone_extents[1])
-		take_all(w, 1);
+	take_all(w, 0, 1);
+	if (w->zone_extents[1]) {
+		take_all(w, 1, 1);
+		take_all(w, 0, 2);
+	}
 	settle(w);
 	laws_tiers_final(w);
 }

@@ -114,8 +114,8 @@ void groups_verify_state(struct sim *w, struct sim_client *cl, const struct sim_
 		return;
 	for (i = 0; upto && i < group_width(w, cl, g); i++) {
 		entry = q->table[g][record_of(w, cl, q, g, upto) + i];
-		LAW(w, *mem_block(w, cl, entry, why) ==
-		       group_value(q->hash[upto - 1], group_part(g, i)),
+		LAW(w, mem_has(w, cl, mem_block(w, cl, entry, why),
+			       group_value(q->hash[upto - 1], group_part(g, i))),
 		    "law 5: client %u: sequence %llx: %s: group %u: block %u of the record behind %u tokens (entry %u) holds something else",
 		    cl->id, (unsigned long long)q->handle, why, g, i, upto, entry);
 	}

@@ -163,9 +163,12 @@ static void check_record(struct sim *w, struct sim_client *cl, u32 slot)
 		    cl->id, slot, was->epoch, st->seq_epoch,
 		    core_seq_state_name(st->state));
 	}
-	/* A fork that is preempted when it is made has lost what its parent had. */
+	/*
+	 * A fork that is preempted when it is made has lost what its parent had, and a
+	 * sequence that was opened with a lease the tokens of the lease.
+	 */
 	if (fork)
-		lost = 0;
+		lost = cl->seqs[slot].used ? cl->seqs[slot].leased : 0;
 	if (was->preempt_events)
 		lost = max(lost, lost_now(w, cl, slot, was));
 	*was = (struct sim_seen){ .seqcount = st->seqcount,

@@ -107,7 +107,6 @@ static void draw_config(struct sim *w)
 		cfg->overcommit_ratio = rng_range(r, 50, 100);
 	}
 	w->nr_extents = extents;
-	w->nr_online = extents;
 	draw_tiers(w, extents);
 }
 
@@ -125,7 +124,6 @@ static void draw_wide(struct sim *w)
 		return;
 	cfg->extent_size = 65536;
 	w->nr_extents = rng_range(r, 16, SIM_EXTENTS);
-	w->nr_online = w->nr_extents;
 	cfg->pool_bytes = w->nr_extents * cfg->extent_size;
 	cfg->nr_idpages = PICK(r, 80, 160, 300) * cfg->max_clients;
 	if (cfg->host_bytes)
@@ -134,19 +132,20 @@ static void draw_wide(struct sim *w)
 		cfg->area_bytes = rng_range(r, 8, 32) * cfg->extent_size;
 }
 
-/* Two device pools, in one seed of eight.  Not drawn: other seeds do not change. */
+/* Two device pools, in one seed of four.  Not drawn: other seeds do not change. */
 static void draw_pools(struct sim *w)
 {
 	u32 second = w->nr_extents / 4 + (u32)(mix2(w->seed, 18) % (w->nr_extents / 2 + 1));
 
 	w->zone_extents[0] = w->nr_extents;
 	w->zone_extents[1] = 0;
-	if (w->plan.wide || w->nr_extents < 8 || mix2(w->seed, 17) % 8)
-		return;
-	w->zone_extents[0] -= second;
-	w->zone_extents[1] = second;
-	w->cfg.more_bytes[0] = second * w->cfg.extent_size;
-	cover_note("two device pools");
+	if (!w->plan.wide && w->nr_extents >= 8 && mix2(w->seed, 17) % 4 == 0) {
+		w->zone_extents[0] -= second;
+		w->zone_extents[1] = second;
+		w->cfg.more_bytes[0] = second * w->cfg.extent_size;
+		cover_note("two device pools");
+	}
+	memcpy(w->zone_online, w->zone_extents, sizeof(w->zone_online));
 }
 
 /* Extents of the smallest device pool. */
@@ -189,7 +188,7 @@ static u64 domain_uid(const struct sim *w, const struct sim_domain *d)
 
 		uid = mix2(uid, ((u64)g->layers << 32) | g->kv_heads);
 		uid = mix2(uid, ((u64)g->k_bytes << 32) | g->v_bytes);
-		uid = mix2(uid, g->scale_bytes);
+		uid = mix2(uid, g->scale_bytes + ((u64)d->req.nr_shards - 1));
 		if (d->req.nr_groups > 1)
 			uid = mix2(uid, ((u64)g->window << 32) | g->block_tokens);
 	}
@@ -212,7 +211,8 @@ static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
 	req->domain[0] = (char)('a' + (rng_chance(r, 200) ? 0 : i));
 	/* The same model under two names or tenants is not the same domain. */
 	req->identity[0] = (u8)(rng_chance(r, 300) ? 7 : i);
-	req->nr_shards = 1;
+	/* Of two pools half of the domains take both.  Not drawn, as above. */
+	req->nr_shards = w->zone_extents[1] && mix2(w->seed, 200 + i) % 2 ? 2 : 1;
 	req->nr_groups = 1;
 	req->group[0].layers = s->layers;
 	req->group[0].kv_heads = s->heads;
@@ -227,9 +227,9 @@ static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
 				     rng_below(r, 4096);
 	limit_draw(w, req);
 	d->uid = domain_uid(w, d);
-	/* Any pool, or one of two. */
+	/* Any pool, or one of two; a domain with shards begins in the first. */
 	if (w->zone_extents[1])
-		req->pool = (u32)(mix2(d->uid, 3) % 3);
+		req->pool = (u32)(mix2(d->uid, 3) % (4 - req->nr_shards));
 	/* Two draws of one domain share its limits. */
 	for (n = 0; n < i; n++)
 		if (w->dom[n].uid == d->uid) {

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * resize.c - an operator makes the device pool smaller and larger
+ * resize.c - an operator makes a device pool smaller and larger
  *
  * Under load the pool is never made smaller than the longest open sequence, so
  * law 6 holds for every sequence all the time (check_core_resize covers smaller
  * pools).  Extents that leave must not be created.  When no client is left that
- * could hold one, all of them must have gone.  A seed with two device pools resizes
- * none (check_core_zones does).
+ * could hold one, all of them must have gone.
  */
 #include "tests/sim/sim.h"
 
@@ -24,8 +23,14 @@ static u64 extents_for(const struct sim *w, const struct sim_client *cl,
 	       cl->info.span_extents;
 }
 
-/* Extents that the pool must have: each open sequence fits alone. */
-static u32 extents_needed(const struct sim *w)
+/* Has the client blocks in the pool? */
+static bool uses_pool(const struct sim_client *cl, u32 pool)
+{
+	return pool - cl->info.pool < cl->info.shards;
+}
+
+/* Extents that a pool must have: each open sequence fits alone. */
+static u32 extents_needed(const struct sim *w, u32 pool)
 {
 	u64 need = 1;
 	u32 i, n;
@@ -33,7 +38,7 @@ static u32 extents_needed(const struct sim *w)
 	for (i = 0; i < SIM_CLIENTS; i++) {
 		const struct sim_client *cl = &w->cl[i];
 
-		if (cl->state == SIM_NONE)
+		if (cl->state == SIM_NONE || !uses_pool(cl, pool))
 			continue;
 		need = max(need, extents_for(w, cl, 0));
 		for (n = 0; n < SIM_SEQS; n++)
@@ -42,26 +47,27 @@ static u32 extents_needed(const struct sim *w)
 					   (u64)cl->seqs[n].prompt_len +
 					   cl->seqs[n].max_tokens));
 	}
-	return (u32)min(need, (u64)w->nr_extents);
+	return (u32)min(need, (u64)w->zone_extents[pool]);
 }
 
-static void resize_to(struct sim *w, u32 nr)
+static void resize_to(struct sim *w, u32 pool, u32 nr)
 {
+	u64 most = w->zone_extents[pool] * w->cfg.extent_size;
 	u64 more = rng_below(&w->rng, (u32)w->cfg.extent_size);
 	u64 bytes = nr * w->cfg.extent_size;
 	int err;
 
-	if (nr < w->nr_online)
+	if (nr < w->zone_online[pool])
 		cover_note("pools made smaller");
-	else if (nr > w->nr_online)
+	else if (nr > w->zone_online[pool])
 		cover_note(resize_goes_on(w) ? "pools made larger while they shrink" :
 					       "pools made larger");
-	LOG(w, "operator: a pool of %u extents", nr);
+	LOG(w, "operator: pool %u gets %u extents", pool, nr);
 	/* The core asks for memory in this very event. */
-	w->nr_online = nr;
-	err = core_pool_resize(w->core, w->now, 0,
-			       bytes < w->cfg.pool_bytes ? bytes + more : bytes);
-	LAW(w, !err, "a pool of %u of %u extents: %d", nr, w->nr_extents, err);
+	w->zone_online[pool] = nr;
+	err = core_pool_resize(w->core, w->now, pool,
+			       bytes < most ? bytes + more : bytes);
+	LAW(w, !err, "a pool of %u of %u extents: %d", nr, w->zone_extents[pool], err);
 }
 
 static void resize_refused(struct sim *w)
@@ -77,16 +83,22 @@ static void resize_refused(struct sim *w)
  */
 void resize_act(struct sim *w)
 {
-	u32 need = extents_needed(w);
+	/* Not drawn where there is one pool: other seeds do not change. */
+	u32 pool = w->zone_extents[1] ? rng_below(&w->rng, 2) : 0;
+	u32 need = extents_needed(w, pool);
 
-	if (w->zone_extents[1])
-		return;
 	if (rng_chance(&w->rng, 50))
 		resize_refused(w);
 	if (rng_chance(&w->rng, 300))
-		resize_to(w, w->nr_extents);
+		resize_to(w, pool, w->zone_extents[pool]);
 	else
-		resize_to(w, rng_range(&w->rng, need, w->nr_extents));
+		resize_to(w, pool, rng_range(&w->rng, need, w->zone_extents[pool]));
+}
+
+/* Extents of both pools, as the operator said. */
+static u32 all_online(const struct sim *w)
+{
+	return w->zone_online[0] + w->zone_online[1];
 }
 
 /* Is an extent that is to leave still there? */
@@ -95,24 +107,28 @@ bool resize_goes_on(const struct sim *w)
 	struct core_pool_view p;
 
 	core_get_pool(w->core, &p);
-	LAW((struct sim *)w, p.nr_online == w->nr_online, "a pool of %u extents, should be %u",
-	    p.nr_online, w->nr_online);
+	LAW((struct sim *)w, p.nr_online == all_online(w), "pools of %u extents, should be %u",
+	    p.nr_online, all_online(w));
 	return p.resizing;
 }
 
-/* Give the pool its full size again. */
+/* Give the pools their full size again. */
 void resize_restore(struct sim *w)
 {
-	if (w->nr_online != w->nr_extents)
-		resize_to(w, w->nr_extents);
+	u32 i;
+
+	for (i = 0; i < 2; i++)
+		if (w->zone_online[i] != w->zone_extents[i])
+			resize_to(w, i, w->zone_extents[i]);
 }
 
-/* Shrink the pool to one extent; no client is left. */
+/* Shrink each pool to one extent; no client is left. */
 void resize_to_least(struct sim *w)
 {
-	if (w->zone_extents[1])
-		return;
-	resize_to(w, 1);
+	u32 i;
+
+	for (i = 0; i < 2 && w->zone_extents[i]; i++)
+		resize_to(w, i, 1);
 }
 
 /* All extents that were to leave have left. */
@@ -121,9 +137,9 @@ void resize_check_done(struct sim *w)
 	struct core_pool_view p;
 
 	core_get_pool(w->core, &p);
-	LAW(w, !p.resizing && p.offline == (w->nr_extents - w->nr_online) *
+	LAW(w, !p.resizing && p.offline == (w->nr_extents - all_online(w)) *
 					   w->cfg.extent_size,
 	    "law 6: of %u extents that leave %llu have",
-	    w->nr_extents - w->nr_online,
+	    w->nr_extents - all_online(w),
 	    (unsigned long long)(p.offline / w->cfg.extent_size));
 }

@@ -204,7 +204,7 @@ void seq_verify(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		for (p = max(q->trim / bt * bt, group_low(w, cl, g, upto)); p < upto; p++) {
 			if (!cell || p % bt == 0)
 				cell = mem_block(w, cl, q->table[g][p / bt], why);
-			LAW(w, cell[p % bt] == group_value(q->hash[p], g),
+			LAW(w, mem_has(w, cl, &cell[p % bt], group_value(q->hash[p], g)),
 			    "law 5: client %u: sequence %llx: %s: group %u: position %u of %u (entry %u) holds something else",
 			    cl->id, (unsigned long long)q->handle, why, g, p, upto,
 			    q->table[g][p / bt]);
@@ -464,8 +464,8 @@ static bool tokens_fit(const struct sim *w, const struct sim_client *cl, u64 tok
 u64 seq_tokens_most(const struct sim *w, const struct sim_client *cl)
 {
 	const struct kvmm_attach_req *req = &w->dom[cl->dom].req;
-	/* Of two pools none is resized. */
-	u32 extents = w->zone_extents[1] ? w->zone_extents[cl->info.pool] : w->nr_online;
+	u32 extents = cl->info.shards > 1 ? min(w->zone_online[0], w->zone_online[1]) :
+					    w->zone_online[cl->info.pool];
 	u64 blocks = (u64)(extents / cl->info.span_extents) * cl->info.span_blocks;
 	u64 low = 0, high = (u64)(w->cfg.nr_idpages / w->cfg.max_clients) * 126, mid;
 
@@ -528,6 +528,7 @@ struct sim_seq *seq_begin_leased(struct sim *w, struct sim_client *cl, u64 handl
 	q->swapped = true;
 	q->valid = l->held;
 	q->kept_at = l->held;
+	q->leased = l->held;
 	q->dev_len = l->held;
 	tokens_draw(w, cl, q);
 	memcpy(q->tok, l->tok, l->held * sizeof(*q->tok));

@@ -16,7 +16,8 @@ static void op_extent_create(void *arg, u32 extent, u32 generation)
 
 	LOG(w, "  create extent %u generation %u", extent, generation);
 	LAW(w, extent < w->nr_extents, "extent %u does not exist", extent);
-	LAW(w, extent < w->nr_online, "extent %u is to leave, and is made",
+	LAW(w, extent < w->zone_extents[0] ? extent < w->zone_online[0] :
+	    extent - w->zone_extents[0] < w->zone_online[1], "extent %u is to leave, and is made",
 	    extent);
 	LAW(w, !x->exists && !x->creating, "extent %u is made twice", extent);
 	LAW(w, generation > x->generation,
@@ -56,8 +57,8 @@ static void op_extent_send(void *arg, u32 client, u32 extent, u32 generation)
 	LAW(w, x->exists && generation == x->generation,
 	    "extent %u generation %u is sent and does not exist", extent,
 	    generation);
-	LAW(w, !w->zone_extents[1] || (extent >= w->zone_extents[0]) ==
-	    cl->info.pool, "extent %u of another device pool is sent to client %u",
+	LAW(w, !w->zone_extents[1] || cl->info.shards > 1 ||
+	    (extent >= w->zone_extents[0]) == cl->info.pool, "extent %u of another device pool is sent to client %u",
 	    extent, client);
 	LAW(w, cl->state == SIM_ALIVE, "extent %u is sent to client %u, which is gone",
 	    extent, client);

@@ -104,6 +104,7 @@ struct sim_seq {
 	u32	trim_want;
 	u32	trim;
 	u32	kept_at;	/* the core keeps the windows before it */
+	u32	leased;		/* tokens of the lease that it was opened with */
 	u32	shift[SIM_GROUPS];	/* entries of a shared record, not written */
 	u32	fresh_at;	/* the record behind it holds positions from here on */
 	u32	nr_table[SIM_GROUPS];
@@ -311,7 +312,8 @@ struct sim_file {
  * @within:  inside the device, to @dev_to, copies only
  * @dev_off: bytes, copies only
  * @slot:    bytes from the start of the host pool to the header
- * @bytes:   of the payload
+ * @bytes:   of the payload, of one part of it in copies
+ * @nr_shards: parts, @shard_off apart on the device; 1 in I/O
  * @until:   earliest time of the answer
  * @want:    I/O: the right header
  * @head:    I/O: the header that was read
@@ -331,6 +333,8 @@ struct sim_move {
 	u64	area_off;
 	u64	slot;
 	u64	bytes;
+	u32	nr_shards;
+	u64	shard_off[CORE_MAX_ZONES];
 	u64	until;
 	struct sim_header want;
 	struct sim_header head;
@@ -429,8 +433,8 @@ struct sim {
 	u32	nr_blocks_max;
 
 	u32	nr_extents;
-	u32	nr_online;	/* of these, as the operator said */
 	u32	zone_extents[2];	/* of each device pool; [1] is 0: there is one */
+	u32	zone_online[2];	/* of these, as the operator said */
 	u32	nr_creating;
 	u64	*cell;
 	u64	nr_cells;
@@ -563,6 +567,10 @@ void op_kill_ghosts(void *arg, u32 tenant);
 
 /* ---- memory.c: cells ---- */
 void mem_garbage(struct sim *w, u32 extent);
+void mem_put(struct sim *w, const struct sim_client *cl, u64 *cell, u64 value);
+bool mem_has(const struct sim *w, const struct sim_client *cl, const u64 *cell, u64 value);
+void mem_copy(const struct sim *w, const struct sim_client *cl, u64 *to, const u64 *from,
+	      u32 nr);
 u64 *mem_block(struct sim *w, const struct sim_client *cl, u32 entry,
 	       const char *why);
 

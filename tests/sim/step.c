@@ -323,7 +323,7 @@ static void run_copy(struct sim *w, struct sim_client *cl, const struct sim_entr
 			continue;
 		from = mem_block(w, cl, e->copy_from[g], "copy from");
 		to = mem_block(w, cl, e->copy_to[g], "copy to");
-		memcpy(to, from, e->copy_tokens[g] * sizeof(*to));
+		mem_copy(w, cl, to, from, e->copy_tokens[g]);
 	}
 }
 
@@ -355,7 +355,8 @@ static void write_garbage(struct sim *w, struct sim_client *cl,
 	for (; from < to; from++)
 		for (g = 0; g < groups_of(w, cl); g++)
 			for (i = 0; i < group_width(w, cl, g); i++)
-				*cell_of(w, cl, q, g, from, i) = rng_next(&w->rng);
+				mem_put(w, cl, cell_of(w, cl, q, g, from, i),
+					rng_next(&w->rng));
 }
 
 /* The values of positions @from to before @to, in all groups. */
@@ -367,8 +368,8 @@ static void write_values(struct sim *w, struct sim_client *cl,
 	for (; from < to; from++)
 		for (g = 0; g < groups_of(w, cl); g++)
 			for (i = 0; i < group_width(w, cl, g); i++)
-				*cell_of(w, cl, q, g, from, i) =
-					group_value(q->hash[from], group_part(g, i));
+				mem_put(w, cl, cell_of(w, cl, q, g, from, i),
+					group_value(q->hash[from], group_part(g, i)));
 }
 
 static void run_entry(struct sim *w, struct sim_client *cl, struct sim_entry *e)
@@ -443,7 +444,7 @@ static void entry_dead_writes(struct sim *w, struct sim_client *cl,
 			continue;
 		to = mem_block(w, cl, e->copy_to[g], "late copy");
 		for (k = 0; k < group_tokens(w, cl, g); k++)
-			to[k] = rng_next(&w->rng);
+			mem_put(w, cl, &to[k], rng_next(&w->rng));
 	}
 }
 

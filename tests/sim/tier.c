@@ -87,22 +87,23 @@ static u64 *dev_cell(struct sim *w, const struct sim_move *m, u64 off)
 	return w->cell + cells(w, off);
 }
 
-static u64 *host_cell(struct sim *w, const struct sim_move *m)
+/* The following find part @i of the payload. */
+static u64 *host_cell(struct sim *w, const struct sim_move *m, u32 i)
 {
-	return w->host + cells(w, m->slot + CORE_SLOT_HEADER);
+	return w->host + cells(w, m->slot + CORE_SLOT_HEADER + i * m->bytes);
 }
 
-static u64 *stage_cell(struct sim *w, const struct sim_move *m)
+static u64 *stage_cell(struct sim *w, const struct sim_move *m, u32 i)
 {
 	if (m->within)
-		return w->dev_stage + cells(w, m->dev_to);
-	return w->stage + cells(w, m->slot + CORE_SLOT_HEADER);
+		return w->dev_stage + cells(w, m->dev_to + m->shard_off[i]);
+	return w->stage + cells(w, m->slot + CORE_SLOT_HEADER + i * m->bytes);
 }
 
-static u64 *far_cell(struct sim *w, const struct sim_move *m)
+static u64 *far_cell(struct sim *w, const struct sim_move *m, u32 i)
 {
 	if (m->copy)
-		return dev_cell(w, m, m->dev_off);
+		return dev_cell(w, m, m->dev_off + m->shard_off[i]);
 	return w->file[m->file].cell + cells(w, m->area_off + CORE_SLOT_HEADER);
 }
 
@@ -115,20 +116,22 @@ static struct sim_header *file_head(struct sim *w, const struct sim_move *m)
 
 static void move_read(struct sim *w, struct sim_move *m)
 {
-	const u64 *from = m->within || m->copy == m->down ? far_cell(w, m) :
-							    host_cell(w, m);
+	bool far = m->within || m->copy == m->down;
+	u32 i;
 
-	memcpy(stage_cell(w, m), from, cells(w, m->bytes) * sizeof(*from));
+	for (i = 0; i < m->nr_shards; i++)
+		memcpy(stage_cell(w, m, i), far ? far_cell(w, m, i) : host_cell(w, m, i),
+		       cells(w, m->bytes) * sizeof(u64));
 	if (!m->copy && !m->down)
 		m->head = *file_head(w, m);
 	m->read = true;
 }
 
-static u64 *move_target(struct sim *w, struct sim_move *m)
+static u64 *move_target(struct sim *w, struct sim_move *m, u32 i)
 {
 	if (m->within)
-		return dev_cell(w, m, m->dev_to);
-	return m->copy == m->down ? host_cell(w, m) : far_cell(w, m);
+		return dev_cell(w, m, m->dev_to + m->shard_off[i]);
+	return m->copy == m->down ? host_cell(w, m, i) : far_cell(w, m, i);
 }
 
 /* The medium may report a write that it did not make. */
@@ -141,7 +144,7 @@ static bool move_damage(struct sim *w, struct sim_move *m)
 	} else {
 		cover_note("slots that rotted");
 		*file_head(w, m) = m->want;
-		fill_garbage(far_cell(w, m), cells(w, m->bytes), m->id);
+		fill_garbage(far_cell(w, m, 0), cells(w, m->bytes), m->id);
 	}
 	file_head(w, m)->damaged = true;
 	return true;
@@ -149,11 +152,14 @@ static bool move_damage(struct sim *w, struct sim_move *m)
 
 static void move_write(struct sim *w, struct sim_move *m)
 {
+	u32 i;
+
 	m->written = true;
 	if (move_damage(w, m))
 		return;
-	memcpy(move_target(w, m), stage_cell(w, m),
-	       cells(w, m->bytes) * sizeof(u64));
+	for (i = 0; i < m->nr_shards; i++)
+		memcpy(move_target(w, m, i), stage_cell(w, m, i),
+		       cells(w, m->bytes) * sizeof(u64));
 	if (!m->copy && m->down)
 		*file_head(w, m) = m->want;
 }
@@ -161,10 +167,12 @@ static void move_write(struct sim *w, struct sim_move *m)
 /* No block owns the target until the answer: it may hold anything. */
 static void move_scribble(struct sim *w, struct sim_move *m)
 {
+	u32 i;
+
 	if (m->barred)
 		return;
-	fill_garbage(move_target(w, m), cells(w, m->bytes),
-		     rng_next(&w->rng));
+	for (i = 0; i < m->nr_shards; i++)
+		fill_garbage(move_target(w, m, i), cells(w, m->bytes), rng_next(&w->rng));
 	if (!m->copy && m->down)
 		file_head(w, m)->damaged = true;
 	m->written = false;
@@ -227,7 +235,8 @@ static int move_finish(struct sim *w, struct sim_move *m)
 
 static u64 slot_end(const struct sim_move *m)
 {
-	return m->slot + CORE_SLOT_HEADER + ALIGN_UP(m->bytes, (u64)SIM_PAGE);
+	return m->slot + CORE_SLOT_HEADER +
+	       ALIGN_UP(m->bytes * m->nr_shards, (u64)SIM_PAGE);
 }
 
 /* From the host to the device or to an area: the host slot is only read. */
@@ -241,15 +250,31 @@ static bool overlap(u64 a, u64 a_bytes, u64 b, u64 b_bytes)
 	return a < b + b_bytes && b < a + a_bytes;
 }
 
+/* Does a copy name device memory from @from on? */
+static bool dev_names(const struct sim_move *o, u64 from, u64 bytes)
+{
+	u32 i;
+
+	for (i = 0; i < o->nr_shards; i++)
+		if (overlap(o->dev_off + o->shard_off[i], o->bytes, from, bytes) ||
+		    (o->within &&
+		     overlap(o->dev_to + o->shard_off[i], o->bytes, from, bytes)))
+			return true;
+	return false;
+}
+
 /* Does @m write device memory that @o reads or writes? */
 static bool dev_collides(const struct sim_move *m, const struct sim_move *o)
 {
 	u64 to = m->within ? m->dev_to : m->dev_off;
+	u32 i;
 
 	if (!m->copy || !o->copy || m->down)
 		return false;
-	return overlap(to, m->bytes, o->dev_off, o->bytes) ||
-	       (o->within && overlap(to, m->bytes, o->dev_to, o->bytes));
+	for (i = 0; i < m->nr_shards; i++)
+		if (dev_names(o, to + m->shard_off[i], m->bytes))
+			return true;
+	return false;
 }
 
 /*
@@ -310,7 +335,7 @@ void op_copy(void *arg, const struct core_copy *cp)
 	struct sim_move m = {
 		.id = cp->id, .copy = true, .down = cp->to_host,
 		.within = cp->within, .dev_to = cp->dev_to,
-		.dev_off = cp->dev_off, .bytes = cp->bytes,
+		.dev_off = cp->dev_off, .bytes = cp->bytes, .nr_shards = cp->nr_shards,
 		.slot = cp->within ? 0 : cp->host_off - CORE_SLOT_HEADER,
 	};
 
@@ -320,6 +345,10 @@ void op_copy(void *arg, const struct core_copy *cp)
 	    (unsigned long long)(m.within ? m.dev_to : m.slot));
 	LAW(w, cp->within || cp->host_off >= CORE_SLOT_HEADER,
 	    "a copy into a header");
+	memcpy(m.shard_off, cp->shard_off, sizeof(m.shard_off));
+	if (m.nr_shards > 1)
+		cover_note(m.within ? "moves of blocks with two shards" :
+				      "copies of blocks with two shards");
 	move_start(w, &m);
 }
 
@@ -328,7 +357,7 @@ void op_io(void *arg, const struct core_io *io)
 	struct sim *w = arg;
 	struct sim_move m = {
 		.id = io->id, .down = io->write, .slot = io->host_off,
-		.area_off = io->area_off, .bytes = io->payload,
+		.area_off = io->area_off, .bytes = io->payload, .nr_shards = 1,
 		.want = { .area = io->area, .domain = io->domain,
 			  .hash = { io->hash[0], io->hash[1] },
 			  .generation = io->generation },
@@ -363,11 +392,7 @@ bool tier_names_extent(const struct sim *w, u32 extent)
 
 	for (i = 0; i < w->nr_moves; i++)
 		if (w->moves[i].copy &&
-		    (overlap(w->moves[i].dev_off, w->moves[i].bytes, from,
-			     w->cfg.extent_size) ||
-		     (w->moves[i].within &&
-		      overlap(w->moves[i].dev_to, w->moves[i].bytes, from,
-			      w->cfg.extent_size))))
+		    dev_names(&w->moves[i], from, w->cfg.extent_size))
 			return true;
 	return false;
 }

@@ -157,6 +157,7 @@ static void fork_child(struct sim *w, struct sim_client *cl,
 			rng_below(&w->rng, q->max_tokens + 1),
 			q->prompt_len + q->max_tokens);
 	q->resv = 0;
+	q->leased = 0;
 	q->refused = false;	/* the child has not asked yet */
 	q->dev_len = q->valid;
 	q->epoch = cl->status[slot].seq_epoch;

@@ -47,6 +47,7 @@ BAD_AT(tokens_65552, block_tokens, 65552)
 BAD_AT(tokens_4112, block_tokens, 4112)
 BAD_AT(groups_none, nr_groups, 0)
 BAD_AT(shards_none, nr_shards, 0)
+BAD_AT(shards_many, nr_shards, 9)
 BAD_AT(layers_none, group[0].layers, 0)
 BAD_AT(layers_many, group[0].layers, 4097)
 BAD_AT(heads_none, group[0].kv_heads, 0)
@@ -81,8 +82,9 @@ static const struct {
 	{ "block_tokens 65552", bad_tokens_65552, -EINVAL },
 	{ "two groups, one without a shape", bad_nr_groups, -EINVAL },
 	{ "no group", bad_groups_none, -EINVAL },
-	{ "two shards", bad_nr_shards, -EOPNOTSUPP },
-	{ "no shard", bad_shards_none, -EOPNOTSUPP },
+	{ "two shards in one pool", bad_nr_shards, -ENXIO },
+	{ "nine shards", bad_shards_many, -EINVAL },
+	{ "no shard", bad_shards_none, -EINVAL },
 	{ "resume", bad_flags, -EOPNOTSUPP },
 	{ "no layers", bad_layers_none, -EINVAL },
 	{ "too many layers", bad_layers_many, -EINVAL },

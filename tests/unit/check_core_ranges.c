@@ -157,6 +157,9 @@ START_TEST(test_head)
 	accepted(h->more, 2);
 	refused("claim", h->revokes[0].nr, CORE_SPAN_MAX + 1);
 	h->revokes[1].nr = 1;
+	h->revokes[1].shards = 1;
+	refused("device pools of claim", h->revokes[1].shards, 2);
+	refused("device pools of claim", h->revokes[1].shards, 0);
 	refused("end of claim", h->revokes[1].first, nr);
 	refused("domain of claim", h->revokes[1].dom, sh.cfg.max_domains);
 	h->revokes[1].nr = 0;

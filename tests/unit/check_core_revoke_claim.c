@@ -127,11 +127,10 @@ START_TEST(test_haunted_runs)
 {
 	scene("XXXXYTTT");
 	c->extents[2].haunted = 1;
-	ck_assert(!revoke_haunted(c, 0, 2));
-	ck_assert(revoke_haunted(c, 0, 3));
-	ck_assert(revoke_haunted(c, 1, 2));
-	ck_assert(revoke_haunted(c, 2, 1));
-	ck_assert(!revoke_haunted(c, 3, 2));
+	ck_assert_uint_eq(d_of('t')->dev.span_extents, 1);
+	ck_assert(!revoke_haunted(c, (u32)(d_of('t') - c->domains), 1));
+	ck_assert(revoke_haunted(c, (u32)(d_of('t') - c->domains), 2));
+	ck_assert(!revoke_haunted(c, (u32)(d_of('t') - c->domains), 3));
 }
 END_TEST
 
@@ -176,10 +175,10 @@ START_TEST(test_claim_given_up)
 	ck_assert(span_is_isolated(&c->spans[0]));
 	ck_assert_int_eq(span_isolate(c, 1), 0);
 	z->nr_online = 1;
-	SH_CORE(revoke_abandon_from(c, z));
+	SH_CORE(revoke_abandon_from(c));
 	ck_assert_uint_eq(sh_count(CORE_EV_revoke_abandon), 0);
 	z->nr_online = 0;
-	SH_CORE(revoke_abandon_from(c, z));
+	SH_CORE(revoke_abandon_from(c));
 	z->nr_online = z->nr_extents;
 	ck_assert_uint_eq(sh_count(CORE_EV_revoke_abandon), 1);
 	ck_assert_uint_eq(sh_count(CORE_EV_span_putback), 1);

@@ -305,6 +305,12 @@ SPOIL(unit_odd, r->unit = 48)
 SPOIL(unit_small, r->extent_size = 1ull << 40; r->pool_bytes = 1ull << 43)
 SPOIL(block_none, r->block_bytes = 0)
 SPOIL(block_big, r->block_bytes = r->pool_bytes + 64)
+SPOIL(shards_none, r->nr_shards = 0)
+SPOIL(shards_many, r->nr_shards = 9)
+SPOIL(shard_first, r->shard_off[0] = 65536)
+SPOIL(shard_same, r->nr_shards = 2)
+SPOIL(shard_far, r->nr_shards = 2; r->shard_off[1] = r->pool_bytes)
+SPOIL(shard_skew, r->nr_shards = 2; r->shard_off[1] = 100)
 SPOIL(stride, r->stride[0] = 0)
 SPOIL(stride_big, r->stride[0] = 1025)
 SPOIL(stride_none, params.nr_groups = 2; params.group[1].layers = 2)
@@ -364,6 +370,12 @@ static const struct refusal refusals[] = {
 	{ spoil_unit_small,	-EPROTO, "unit" },
 	{ spoil_block_none,	-EPROTO, "block_bytes" },
 	{ spoil_block_big,	-EPROTO, "block_bytes" },
+	{ spoil_shards_none,	-EPROTO, "nr_shards" },
+	{ spoil_shards_many,	-EPROTO, "nr_shards" },
+	{ spoil_shard_first,	-EPROTO, "nr_shards" },
+	{ spoil_shard_same,	-EPROTO, "shard_off" },
+	{ spoil_shard_far,	-EPROTO, "shard_off" },
+	{ spoil_shard_skew,	-EPROTO, "shard_off" },
 	{ spoil_stride,		-EPROTO, "stride" },
 	{ spoil_stride_big,	-EPROTO, "stride" },
 	{ spoil_stride_none,	-EPROTO, "stride" },

@@ -335,6 +335,7 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 		.max_batch = FK_BATCH, .max_steps = fk.max_steps,
 		.arg_bytes = 256, .step_deadline_ms = 10000,
 		.nr_extents = fk.nr_blocks, .span_extents = 1, .span_blocks = 1,
+		.nr_shards = 1,
 	};
 	*out = (struct kvmm *)&fk;
 	return 0;

@@ -54,7 +54,7 @@ void fake_init(struct fake *f)
 		.extent_size = FAKE_EXT_SIZE,
 		.nr_extents = FAKE_EXTENTS,
 		.unit = 64,
-		.stride[0] = 1024,
+		.stride[0] = 1024, .nr_shards = 1,
 		.block_bytes = 4096,
 		.span_extents = 1,
 		.span_blocks = 16,

@@ -32,7 +32,7 @@
 	f(s, nr_tables) f(s, max_steps) f(s, max_batch)			\
 	f(s, step_deadline_ms) f(s, committed) f(s, ring_index)		\
 	f(s, resumed) f(s, memory) f(s, device) f(s, pool)	\
-	f(s, nr_pools) f(s, text)
+	f(s, nr_pools) f(s, nr_shards) f(s, resv0) f(s, shard_off) f(s, text)
 #define F_MAP_ENTRY(f, s)	f(s, extent) f(s, generation)
 #define F_MAP_MSG(f, s)	f(s, magic) f(s, nr) f(s, resv) f(s, entry)
 #define F_CLIENT_CTL(f, s)	f(s, sq_tail) f(s, resv0)		\
@@ -126,7 +126,7 @@
 	S(kvmm_event, F_EVENT)						\
 	S(kvmm_table_page, F_TABLE_PAGE)
 
-#define UAPI_CONSTS(C)	C(KVMM_ABI_VERSION) C(KVMM_MAX_GROUPS)		\
+#define UAPI_CONSTS(C)	C(KVMM_ABI_VERSION) C(KVMM_MAX_GROUPS) C(KVMM_MAX_SHARDS)	\
 	C(KVMM_MAX_TIERS) C(KVMM_NAME_LEN) C(KVMM_LABEL_LEN)		\
 	C(KVMM_IDENTITY_LEN)						\
 	C(KVMM_MAX_STEPS) C(KVMM_MIN_BLOCK_TOKENS) C(KVMM_MAX_BLOCK_TOKENS) \

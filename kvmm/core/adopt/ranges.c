@@ -58,6 +58,20 @@ void zones_check(struct walk *w)
 	expect(w, "adopt", "device pools of the arena", 0, w->c->head->nr_zones, nr);
 }
 
+/* Is the claimed run within each of its device pools? */
+static bool claim_is_sane(const struct core *c, const struct kv_revoke *rv)
+{
+	const struct kv_zone *z = extent_zone(c, rv->first);
+	u32 zone = zone_of(c, rv->first), i;
+
+	if (!rv->shards || rv->shards > c->head->nr_zones - zone)
+		return false;
+	for (i = 0; i < rv->shards; i++)
+		if (rv->first - z->first + rv->nr > z[i].nr_extents)
+			return false;
+	return true;
+}
+
 static void head_ranges(struct walk *w)
 {
 	const struct core *c = w->c;
@@ -73,6 +87,8 @@ static void head_ranges(struct walk *w)
 		below(w, "claim", i, rv->nr, CORE_SPAN_MAX + 1);
 		below(w, "end of claim", i, rv->nr ?
 		      (u64)rv->first + rv->nr : 0, s->nr_extents + 1);
+		if (rv->nr && !w->r->nr_faults)
+			must(w, "device pools of claim", i, claim_is_sane(c, rv));
 		if (rv->nr)
 			below_or_none(w, "domain of claim", i, rv->dom,
 				      core_cfg(c)->max_domains);
@@ -125,6 +141,7 @@ static bool same_part(const struct kv_part *a, const struct kv_part *b)
 static bool same_shape(const struct kv_domain *a, const struct kv_domain *b)
 {
 	return a->used == b->used && a->tenant == b->tenant &&
+	       a->zone == b->zone && a->shards == b->shards &&
 	       a->nr_groups == b->nr_groups &&
 	       a->base_tokens == b->base_tokens &&
 	       a->hit_tokens == b->hit_tokens && a->ids_tokens == b->ids_tokens &&
@@ -225,6 +242,21 @@ static void part_ranges(struct walk *w, struct core *c, u32 dom, u32 pool)
 
 /* ---- extents, spans, blocks ---- */
 
+/* Is the run for a span of the part within its pool, or each of its device pools? */
+static bool run_is_inside(const struct core *c, u32 part, u32 first)
+{
+	const u32 nr = part_at(c, part)->span_extents;
+	const struct kv_zone *z = extent_zone(c, first);
+	u32 i;
+
+	if (part_pool(c, part))
+		return (u64)first + nr <= core_sizes(c)->all_extents;
+	for (i = 0; i < part_shards(c, part); i++)
+		if (first - z->first + nr > z[i].nr_extents)
+			return false;
+	return z == domain_zone(c, &c->domains[part]);
+}
+
 static void extent_ranges(struct walk *w, u32 e)
 {
 	const struct core *c = w->c;
@@ -247,14 +279,13 @@ static void extent_ranges(struct walk *w, u32 e)
 		return;
 	if (x->state == EXT_CREATING && x->domain != CORE_NONE)
 		must(w, "run of extent", e, part_at(c, x->domain)->used &&
-		     x->span <= e && e - x->span <
-		     part_at(c, x->domain)->span_extents && (u64)x->span +
-		     part_at(c, x->domain)->span_extents <=
-		     core_sizes(c)->all_extents);
+		     run_has(c, x->span, part_at(c, x->domain)->span_extents,
+			     part_shards(c, x->domain), e) &&
+		     run_is_inside(c, x->domain, x->span));
 	sp = &c->spans[x->span];
 	if (x->state == EXT_SPAN)
-		must(w, "span of extent", e, x->span <= e &&
-		     e - x->span < sp->nr_extents);
+		must(w, "span of extent", e, x->domain < core_sizes(c)->nr_parts &&
+		     run_has(c, x->span, sp->nr_extents, part_shards(c, x->domain), e));
 	sp = &c->spans[e];
 	if (!sp->nr_extents)
 		return;

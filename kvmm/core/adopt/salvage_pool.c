@@ -21,15 +21,19 @@ static bool extent_is_in(const struct core *c, u32 e, u32 first, u32 dom)
 	       c->domains[part_domain(c, dom)].tenant;
 }
 
-/* Is the span in the device pool of its domain, at a place where a search finds it? */
+/* Is the span in the device pools of its domain, at a place where a search finds it? */
 static bool span_is_home(const struct core *c, u32 first)
 {
 	const struct kv_span *sp = &c->spans[first];
-	const struct kv_zone *z = extent_zone(c, first);
+	const struct kv_domain *d = &c->domains[sp->domain];
+	const struct kv_zone *z = domain_zone(c, d), *o;
 
-	return domain_zone(c, &c->domains[sp->domain]) == z &&
-	       (first - z->first) % sp->nr_extents == 0 &&
-	       first + sp->nr_extents <= z->first + z->nr_extents;
+	if (extent_zone(c, first) != z || (first - z->first) % sp->nr_extents)
+		return false;
+	for_each_zone(c, d, o)
+		if (first - z->first + sp->nr_extents > o->nr_extents)
+			return false;
+	return true;
 }
 
 /**
@@ -41,7 +45,7 @@ u32 salvage_span(const struct core *c, u32 pool, u32 first)
 	const struct kv_span *sp = &c->spans[first];
 	const struct kv_pool *p = core_pool(c, pool);
 	const struct kv_part *part;
-	u32 e;
+	u32 e, n;
 
 	if (!sp->nr_extents || sp->domain >= core_sizes(c)->nr_parts ||
 	    part_pool(c, sp->domain) != pool)
@@ -52,7 +56,7 @@ u32 salvage_span(const struct core *c, u32 pool, u32 first)
 	    first + sp->nr_extents > p->first + p->nr_extents ||
 	    (!pool && !span_is_home(c, first)))
 		return 0;
-	for_each_extent(e, first, sp->nr_extents)
+	for_each_span_extent(c, e, n, first)
 		if (!extent_is_in(c, e, first, sp->domain))
 			return 0;
 	return sp->nr_extents;
@@ -99,8 +103,7 @@ static void extent_holders(struct core *c, u32 e)
 	for (i = 0; i < core_cfg(c)->max_clients && x->backed; i++)
 		if (c->clients[i].state != CLI_FREE &&
 		    c->clients[i].tenant == x->tenant &&
-		    domain_zone(c, &c->domains[c->clients[i].domain]) ==
-		    extent_zone(c, e))
+		    domain_is_in(&c->domains[c->clients[i].domain], zone_of(c, e)))
 			clients |= BIT_ULL(i);
 	x->sent &= clients;
 	/*
@@ -118,26 +121,47 @@ static void extent_holders(struct core *c, u32 e)
 			c->clients[i].nr_unacked++;
 }
 
+/* A valid span begins at @first: none begins in another of its extents. */
+static void span_keeps(struct core *c, u32 pool, u32 first)
+{
+	u32 e, n;
+
+	for_each_span_extent(c, e, n, first) {
+		struct kv_zone *z = extent_zone(c, e);
+
+		c->extents[e].want = 0;
+		if (!pool && e >= zone_end(z))
+			z->resizing = 1;
+		if (e != first)
+			memset(&c->spans[e], 0, sizeof(c->spans[e]));
+	}
+}
+
+/* Is the extent in a valid span that begins in a device pool before its own? */
+static bool is_shard(const struct core *c, u32 e)
+{
+	const struct kv_extent *x = &c->extents[e];
+
+	return x->state == EXT_SPAN && x->span < e && c->spans[x->span].nr_extents &&
+	       run_has(c, x->span, c->spans[x->span].nr_extents,
+		       part_shards(c, c->spans[x->span].domain), e);
+}
+
 static void pool_extents(struct core *c, struct walk *w, u32 pool)
 {
 	struct kv_pool *p = core_pool(c, pool);
-	u32 e, nr = 0, end = p->first + p->nr_extents, i;
+	u32 e, nr = 0, end = p->first + p->nr_extents;
 	struct kv_zone *z;
 
 	p->loose = 0;
-	for (e = p->first; e < end; e += nr) {
+	for (e = p->first; e < end; e += max(nr, 1u)) {
 		nr = salvage_span(c, pool, e);
 		KV_BUG_ON(e + nr > end);
-		for (i = e; i < e + nr; i++)
-			c->extents[i].want = 0;
-		z = extent_zone(c, e);
-		if (nr && !pool && e + nr > zone_end(z))
-			z->resizing = 1;
-		for (i = e + 1; i < e + nr; i++)
-			memset(&c->spans[i], 0, sizeof(c->spans[i]));
 		if (nr)
+			span_keeps(c, pool, e);
+		if (nr || is_shard(c, e))
 			continue;
-		nr = 1;
+		z = extent_zone(c, e);
 		c->extents[e].want = 0;
 		extent_reset(c, w, pool, e);
 		if (pool)

@@ -36,12 +36,66 @@ static inline struct kv_zone *extent_zone(const struct core *c, u32 e)
 	return &c->head->zones[i];
 }
 
-/* The device pool of a domain. */
+/* The first device pool of a domain. */
 static inline struct kv_zone *domain_zone(const struct core *c,
 					  const struct kv_domain *d)
 {
 	return &c->head->zones[d->zone];
 }
+
+/* The number of the device pool that an extent is in. */
+static inline u32 zone_of(const struct core *c, u32 e)
+{
+	return (u32)(extent_zone(c, e) - c->head->zones);
+}
+
+/* Each device pool of a domain. */
+#define for_each_zone(c, d, z)						\
+	for ((z) = domain_zone(c, d);					\
+	     (z) < domain_zone(c, d) + (d)->shards; (z)++)
+
+/* Is the domain in the device pool? */
+static inline bool domain_is_in(const struct kv_domain *d, u32 zone)
+{
+	return zone - d->zone < d->shards;
+}
+
+/* Are the domains in the same device pool, or have one in common? */
+static inline bool domains_meet(const struct kv_domain *a, const struct kv_domain *b)
+{
+	return a->zone < b->zone + b->shards && b->zone < a->zone + a->shards;
+}
+
+/*
+ * The @n-th extent of a run: it has @nr extents from @first on, and as many at the same
+ * place of each further device pool.  A taker gets all of them, or none.
+ */
+static inline u32 run_extent(const struct core *c, u32 first, u32 nr, u32 n)
+{
+	const struct kv_zone *z;
+
+	if (n < nr)
+		return first + n;
+	z = extent_zone(c, first);
+	return first - z->first + n % nr + z[n / nr].first;
+}
+
+/* Has the run the extent @e?  In time that does not depend on its size. */
+static inline bool run_has(const struct core *c, u32 first, u32 nr, u32 shards, u32 e)
+{
+	const struct kv_zone *a = extent_zone(c, first), *b = extent_zone(c, e);
+
+	return b >= a && b < a + shards && (e - b->first) - (first - a->first) < nr;
+}
+
+/* Each extent @e of the run of @nr from @first on, in @shards device pools. */
+#define for_each_run_extent(c, e, n, first, nr, shards)			\
+	for ((n) = 0; (n) < (nr) * (shards) &&				\
+	     ((e) = run_extent(c, first, nr, n), true); (n)++)
+
+/* Each extent of the run at @first that a span of the domain would have. */
+#define for_each_extent_of(c, d, e, n, first)				\
+	for_each_run_extent(c, e, n, first, (d)->dev.span_extents, (d)->shards)
 
 /* The end of the extents in use of a device pool. */
 static inline u32 zone_end(const struct kv_zone *z)
@@ -49,28 +103,78 @@ static inline u32 zone_end(const struct kv_zone *z)
 	return z->first + z->nr_online;
 }
 
-/* Bytes of the domain's device pool that are in use (resize.c). */
+/* Extents in use of each of the domain's device pools: those of the smallest. */
+static inline u32 domain_online(const struct core *c, const struct kv_domain *d)
+{
+	const struct kv_zone *z;
+	u32 nr = domain_zone(c, d)->nr_online;
+
+	for_each_zone(c, d, z)
+		nr = min(nr, z->nr_online);
+	return nr;
+}
+
+/* The end of these extents in the first device pool. */
+static inline u32 domain_end(const struct core *c, const struct kv_domain *d)
+{
+	return domain_zone(c, d)->first + domain_online(c, d);
+}
+
+/* Bytes of each device pool of the domain that are in use (resize.c). */
 static inline u64 pool_online(const struct core *c, const struct kv_domain *d)
 {
-	return domain_zone(c, d)->nr_online * core_cfg(c)->extent_size;
+	return domain_online(c, d) * core_cfg(c)->extent_size;
 }
 
-/* Has the domain's device lost its content, so that no block of it may be used? */
+/* The worst state of the domain's devices: CORE_DEVICE_*. */
+static inline u32 domain_device(const struct core *c, const struct kv_domain *d)
+{
+	const struct kv_zone *z;
+	u32 device = 0;
+
+	for_each_zone(c, d, z)
+		device = max(device, z->device);
+	return device;
+}
+
+/* Has a device of the domain lost its content, so that no block of it may be used? */
 static inline bool device_is_lost(const struct core *c, const struct kv_domain *d)
 {
-	return domain_zone(c, d)->device == CORE_DEVICE_LOST;
+	return domain_device(c, d) == CORE_DEVICE_LOST;
 }
 
-/* Has the domain's device failed, in one way or the other? */
+/* Has a device of the domain failed, in one way or the other? */
 static inline bool device_is_down(const struct core *c, const struct kv_domain *d)
 {
-	return domain_zone(c, d)->device;
+	return domain_device(c, d);
 }
 
 /* Not for a while after a failure.  Only a tick ends it, and tries all waiting sequences. */
 static inline bool extents_can_be_made(const struct kv_zone *z)
 {
 	return !z->create_after;
+}
+
+/* Is a device pool of the domain being made smaller? */
+static inline bool domain_resizes(const struct core *c, const struct kv_domain *d)
+{
+	const struct kv_zone *z;
+
+	for_each_zone(c, d, z)
+		if (z->resizing)
+			return true;
+	return false;
+}
+
+/* The same for all device pools of a domain. */
+static inline bool domain_can_make(const struct core *c, const struct kv_domain *d)
+{
+	const struct kv_zone *z;
+
+	for_each_zone(c, d, z)
+		if (!extents_can_be_made(z))
+			return false;
+	return true;
 }
 
 static inline struct kv_pool *core_pool(const struct core *c, u32 pool)
@@ -120,16 +224,16 @@ static inline u32 domain_from(const struct core *c, u32 i)
 	for ((i) = domain_from(c, 0); (i) < core_cfg(c)->max_domains;	\
 	     (i) = domain_from(c, (i) + 1))
 
-/* The first used domain of the device pool of @d, of index @i or more; or max_domains. */
+/* The first used domain of index @i or more that meets @d; or max_domains. */
 static inline u32 neighbour_from(const struct core *c, const struct kv_domain *d, u32 i)
 {
 	while (i < core_cfg(c)->max_domains &&
-	       (!c->domains[i].used || c->domains[i].zone != d->zone))
+	       (!c->domains[i].used || !domains_meet(&c->domains[i], d)))
 		i++;
 	return i;
 }
 
-/* Each domain of the device pool of @d, @d included. */
+/* Each domain of the device pools of @d, @d included. */
 #define for_each_neighbour(c, d, i)					\
 	for ((i) = neighbour_from(c, d, 0); (i) < core_cfg(c)->max_domains; \
 	     (i) = neighbour_from(c, d, (i) + 1))
@@ -149,14 +253,14 @@ static inline struct kv_seq *family_after(const struct core *c,
 #define for_each_relative(c, s, m)					\
 	for ((m) = (s); (m); (m) = family_after(c, s, m))
 
-/* Each extent of the run of @nr from @first on. */
+/* Each of @nr neighbouring extents from @first on. */
 #define for_each_extent(e, first, nr)					\
 	for ((e) = (first); (e) < (first) + (nr); (e)++)
 
-/* Each run of extents in use of the domain's device pool, of the length of a span. */
+/* Each run of extents in use of the domain's device pools, of the length of a span. */
 #define for_each_run(c, d, i)						\
 	for ((i) = domain_zone(c, d)->first;				\
-	     (i) + (d)->dev.span_extents <= zone_end(domain_zone(c, d)); \
+	     (i) + (d)->dev.span_extents <= domain_end(c, d);		\
 	     (i) += (d)->dev.span_extents)
 
 /* The record of part_index() @part. */
@@ -165,6 +269,23 @@ static inline struct kv_part *part_at(const struct core *c, u32 part)
 	u32 nr = core_cfg(c)->max_domains;
 
 	return part < nr ? &c->domains[part].dev : &c->parts[part - nr];
+}
+
+/* Device pools that a span of the part is in. */
+static inline u32 part_shards(const struct core *c, u32 part)
+{
+	return part < core_cfg(c)->max_domains ? c->domains[part].shards : 1;
+}
+
+/* Each extent @e of the span that begins at @first. */
+#define for_each_span_extent(c, e, n, first)				\
+	for_each_run_extent(c, e, n, first, (c)->spans[first].nr_extents, \
+			    part_shards(c, (c)->spans[first].domain))
+
+/* Bytes of a block of the domain in all of its device pools. */
+static inline u64 domain_payload(const struct kv_domain *d)
+{
+	return d->dev.block_bytes * d->shards;
 }
 
 /* The domain of a part in the device pool; NULL: the part is of another pool. */
@@ -344,10 +465,10 @@ static inline u32 block_span(const struct core *c, u32 blk)
  */
 static inline u32 span_claim(const struct core *c, u32 first)
 {
-	u32 e;
+	u32 e, n;
 
 	if (span_is_isolated(&c->spans[first]))
-		for_each_extent(e, first, c->spans[first].nr_extents)
+		for_each_span_extent(c, e, n, first)
 			if (c->extents[e].want)
 				return c->extents[e].want;
 	return 0;
@@ -359,13 +480,23 @@ static inline bool block_is_claimed(const struct core *c, u32 blk)
 	return span_claim(c, block_span(c, blk));
 }
 
+/* Does a span reach past the end of a device pool, so that it goes out of use? */
+static inline bool span_leaves(const struct core *c, u32 first)
+{
+	const struct kv_span *sp = &c->spans[first];
+	const struct kv_zone *z = extent_zone(c, first);
+	u32 end = first - z->first + sp->nr_extents, i;
+
+	for (i = 0; i < part_shards(c, sp->domain); i++)
+		if (z[i].resizing && end > z[i].nr_online)
+			return true;
+	return false;
+}
+
 /* Is the block in a span that goes out of use?  See resize.c. */
 static inline bool block_leaves(const struct core *c, u32 blk)
 {
-	u32 first = block_span(c, blk);
-	const struct kv_zone *z = extent_zone(c, first);
-
-	return z->resizing && first + c->spans[first].nr_extents > zone_end(z);
+	return span_leaves(c, block_span(c, blk));
 }
 
 static inline u32 domain_slack(const struct kv_domain *d)
@@ -409,7 +540,7 @@ static inline u32 room_lacks(const struct core *c, const struct kv_domain *d, u3
  */
 static inline bool domains_trade(const struct kv_domain *a, const struct kv_domain *b)
 {
-	return a->tenant == b->tenant && a->zone == b->zone;
+	return a->tenant == b->tenant && domains_meet(a, b);
 }
 
 /* Does memory.max stop @nr more blocks?  Then only the domain's own help. */
@@ -437,7 +568,7 @@ static inline bool revoke_needed(const struct core *c, u32 e)
 /* The most blocks that the domain could have. */
 static inline u32 domain_capacity(const struct core *c, const struct kv_domain *d)
 {
-	u64 spans = domain_zone(c, d)->nr_online / d->dev.span_extents;
+	u64 spans = domain_online(c, d) / d->dev.span_extents;
 	u64 blocks = min(spans * d->dev.span_blocks, (u64)d->dev.max_blocks);
 
 	return (u32)(device_is_down(c, d) ? min(blocks, (u64)d->kept) : blocks);

@@ -24,6 +24,7 @@
 #define CORE_NR_CLASSES		19	/* lists of spans by fullness, see span_class() */
 #define CORE_CLASS_EMPTY	17u	/* no block of the span is in use */
 #define CORE_CLASS_ISOLATED	18u	/* the span is to be emptied, see isolate.c */
+static_assert(CORE_MAX_ZONES == KVMM_MAX_SHARDS, "a shard in each device pool");
 #define CORE_MORE_GROUPS	(KVMM_MAX_GROUPS - 1u)	/* groups after group 0 */
 #define CORE_ID_PAGE		126	/* token ids in a page of ids */
 #define CORE_OPEN_FLAGS		(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX | \
@@ -181,7 +182,8 @@ enum kv_extent_state {
  * struct kv_extent - one fixed piece of the pool
  * @domain:     domain that the extent is made for (EXT_CREATING) or belongs to
  *              (EXT_SPAN)
- * @span:       first extent of that domain's span
+ * @span:       first extent of that domain's span; of a domain with several shards
+ *              the one in its first device pool
  * @generation: raised each time memory is made for the extent
  * @backed:     the extent has memory, in any state
  * @sent:       bit set of the clients that were told to map the extent
@@ -220,17 +222,22 @@ struct kv_extent {
  * struct kv_revoke - a run of extents that is claimed for a domain (revoke.c)
  * @dom:   domain that gets the run
  * @first: first extent
- * @nr:    number of extents; 0: the record is unused
+ * @nr:    number of extents in each device pool; 0: the record is unused
+ * @shards: device pools of the run, see run_extent()
  */
 struct kv_revoke {
 	u32	dom;
 	u32	first;
 	u32	nr;
-	u32	resv;
+	u32	shards;
 };
 
 /**
  * struct kv_span - neighbouring extents cut into one domain's blocks
+ *
+ * A domain with several shards has each span in several device pools: the same number
+ * of extents at the same place of each, see run_extent().  The record is that of the
+ * first pool, and so are the records of its blocks.
  * @nr_extents: number of extents; 0: no span starts at this extent
  * @free_head:  list of the free blocks
  * @class:      list of the domain that the span is on, see span_class()
@@ -417,8 +424,8 @@ struct kv_pool {
  * @evac_after: time before which no span is emptied for others
  * @touched:    bytes of all prompts admitted in it, cached or new
  *
- * A domain is in one device pool, and never takes memory of another.  The lower tiers
- * are common to all device pools.
+ * A domain is in one device pool, or in several neighbouring ones (kv_domain.shards),
+ * and never takes memory of another.  The lower tiers are common to all device pools.
  */
 struct kv_zone {
 	u32	first;
@@ -464,11 +471,11 @@ struct kv_tenant {
 /**
  * struct kv_part - the memory of a domain in one pool
  * @used:         the domain can have blocks in this pool
- * @span_extents: extents of a span
+ * @span_extents: extents of a span, in each device pool
  * @span_blocks:  blocks of a span
  * @span_tail:    bytes at the end of a span that no block uses
- * @block_bytes:  bytes of a block; in a lower pool those of a slot, with header
- *                and padding
+ * @block_bytes:  bytes of a block in each device pool; in a lower pool those of a slot,
+ *                with all shards of a block, header and padding
  * @max_bytes, @max_blocks: memory.max; in a lower pool swap.max
  * @nr:           blocks in each state, in all spans of the part
  * @reserved:     free blocks that are reserved for admitted prompts; never
@@ -527,7 +534,9 @@ struct kv_part {
 /**
  * struct kv_domain - the blocks of one (tenant, model identity, layout)
  * @dev:          its part in its device pool; its other parts are core.parts
- * @zone:         its device pool, an index of core_head.zones
+ * @zone:         its first device pool, an index of core_head.zones
+ * @shards:       device pools that it is in, from @zone on: each has a part of every
+ *                block, all of the same size and at the same place
  * @group:        its layer groups, @nr_groups of them, block_tokens filled in
  * @stride:       bytes between layers of a block, for each group; between units of a
  *                record, for a group of records
@@ -565,7 +574,7 @@ struct kv_domain {
 	u32	used;
 	u32	tenant;
 	u32	zone;
-	u32	resv;
+	u32	shards;
 	char	name[KVMM_NAME_LEN];
 	u8	identity[KVMM_IDENTITY_LEN];
 	struct kvmm_group group[KVMM_MAX_GROUPS];
@@ -1018,7 +1027,7 @@ struct seq_scan {
 
 #define CORE_ARENA_MAGIC	0x31414d4d564b4843ull
 /* Raise it when a record of the same size gets another meaning. */
-#define CORE_ARENA_VERSION	5u
+#define CORE_ARENA_VERSION	6u
 
 /* Without holes: an arena is adopted only if all bytes are the same. */
 struct core_sizes {

@@ -441,6 +441,23 @@ static void walk_span(struct walk *w, u32 first, u32 *nr)
 		nr[i] += state[i];
 }
 
+/* A span has all of its extents, in each device pool of its domain: never a part. */
+static void walk_shards(struct walk *w, u32 first)
+{
+	const struct core *c = w->c;
+	const struct kv_span *sp = &c->spans[first];
+	u32 e, n;
+
+	expect(w, "span", "device pool of", first, zone_of(c, first),
+	       c->domains[sp->domain].zone);
+	for_each_span_extent(c, e, n, first) {
+		expect(w, "span", "state of its extent", e, c->extents[e].state, EXT_SPAN);
+		expect(w, "span", "first extent of that of extent", e, c->extents[e].span,
+		       first);
+		expect(w, "span", "owner of extent", e, c->extents[e].domain, sp->domain);
+	}
+}
+
 /* ---- domains ---- */
 
 /* The spans of a part, by fullness. */
@@ -595,6 +612,7 @@ static void walk_domain(struct walk *w, u32 dom)
 		if (!sp->nr_extents || sp->domain != dom)
 			continue;
 		walk_span(w, i, nr);
+		walk_shards(w, i);
 		for (blk = base; blk < base + sp->nr_blocks; blk++) {
 			indexed += c->blocks[blk].flags & BLKF_INDEXED;
 			shared += c->blocks[blk].nr_map > 1;
@@ -612,7 +630,7 @@ static void walk_domain(struct walk *w, u32 dom)
 	expect(w, "swap", "blocks on the way in of", dom, d->nr_filling,
 	       filling);
 	expect(w, "domain", "held up by no shrink:", dom,
-	       d->close_waits && !domain_zone(c, d)->resizing, 0);
+	       d->close_waits && !domain_resizes(c, d), 0);
 	if (domain_used(d) > d->dev.peak)
 		walk_fault(w, "domain", "peak of", dom, d->dev.peak,
 			   domain_used(d));
@@ -632,7 +650,7 @@ static void expect_holder(struct walk *w, u32 e, u32 client)
 	expect(w, "law 2", "tenant that maps extent", e, cl->tenant,
 	       c->extents[e].tenant);
 	expect(w, "pool", "device pool of a client that maps extent", e,
-	       c->domains[cl->domain].zone, core_zone_of(c, e));
+	       domain_is_in(&c->domains[cl->domain], zone_of(c, e)), 1);
 }
 
 static void walk_extents(struct walk *w)
@@ -652,8 +670,10 @@ static void walk_extents(struct walk *w)
 			expect(w, "extent", "memory behind", i, x->backed, 1);
 			expect(w, "law 2", "tenant of extent", i, x->tenant,
 			       c->domains[x->domain].tenant);
-			expect(w, "pool", "device pool of the domain of extent", i,
-			       c->domains[x->domain].zone, core_zone_of(c, i));
+			expect(w, "pool", "span that has extent", i,
+			       run_has(c, x->span, c->spans[x->span].nr_extents,
+				       part_shards(c, x->domain), i) &&
+			       c->spans[x->span].domain == x->domain, 1);
 		}
 		expect(w, "extent", "mapped but not sent", i,
 		       x->mapped & ~x->sent, 0);
@@ -671,15 +691,18 @@ static void walk_extents(struct walk *w)
 static void walk_revokes(struct walk *w)
 {
 	const struct core *c = w->c;
-	u32 i, e, nr = 0, claimed = 0, wanted = 0, mine;
+	u32 i, e, n, nr = 0, claimed = 0, wanted = 0, mine;
 	const struct kv_zone *z;
 
 	for (i = 0; i < CORE_MAX_REVOKES; i++) {
 		const struct kv_revoke *rv = &c->head->revokes[i];
 
 		nr += rv->nr != 0;
-		claimed += rv->nr;
-		for (e = rv->first; e < rv->first + rv->nr; e++)
+		claimed += rv->nr * rv->shards;
+		if (rv->nr && rv->dom != CORE_NONE)
+			expect(w, "extent", "device pools of claimed run", i, rv->shards,
+			       c->domains[rv->dom].shards);
+		for_each_run_extent(c, e, n, rv->first, rv->nr, rv->shards)
 			expect(w, "extent", "claim of", e, c->extents[e].want,
 			       i + 1);
 	}

@@ -249,7 +249,7 @@ static void walk_ios(struct walk *w)
 		late[pool] += !!(e->flags & ENTF_OVERDUE);
 		moving[pool] += e->moving;
 		out[pool][e->io == ENT_WRITE] += CORE_SLOT_HEADER +
-			c->domains[e->domain].dev.block_bytes;
+			domain_payload(&c->domains[e->domain]);
 	}
 	expect(w, "stall", "copies in flight", 0, c->head->nr_copies, copies);
 	for (i = CORE_POOL_AREA; i < CORE_NR_POOLS; i++) {

@@ -110,7 +110,7 @@ static void block_outgrew_min(struct core *c, const struct kv_domain *d)
 		if (!o->stalled)
 			continue;
 		none = false;
-		if (o->zone == d->zone && (cache || o->promised))
+		if (domains_meet(o, d) && (cache || o->promised))
 			domain_kick(o);
 	}
 	c->none_stalled = none;
@@ -459,6 +459,22 @@ u64 block_offset(const struct core *c, u32 blk)
 
 	return (u64)(span - first) * core_cfg(c)->extent_size +
 	       (u64)(blk - base) * p->block_bytes;
+}
+
+/**
+ * block_shards() - where a copy of a block finds its parts in the device pools
+ * @d:  domain of the block
+ * @cp: gets nr_shards, shard_off and bytes
+ */
+void block_shards(const struct core *c, const struct kv_domain *d, struct core_copy *cp)
+{
+	const struct kv_zone *z = domain_zone(c, d);
+	u32 i;
+
+	cp->nr_shards = d->shards;
+	cp->bytes = d->dev.block_bytes;
+	for (i = 0; i < d->shards; i++)
+		cp->shard_off[i] = (u64)(z[i].first - z->first) * core_cfg(c)->extent_size;
 }
 
 /* An open step copies from the block. */

@@ -16,6 +16,10 @@
  *
  * A client must acknowledge that it mapped an extent before a grant names a
  * block of it.  A client that is slow to do so delays only itself.
+ *
+ * A domain with several shards takes and gives runs of extents in all of its device
+ * pools together, at the same place of each (run_extent()).  So a block has the same
+ * offset in every pool, and a run that lacks an extent in one pool is taken in none.
  */
 #include "kvmm/core/mem/mem.h"
 
@@ -53,13 +57,13 @@ static void extent_send(struct core *c, u32 client, u32 e)
 	extent_tell(c, client, e);
 }
 
-/* Is the extent of the client's tenant, and of the device pool of its domain? */
+/* Is the extent of the client's tenant, and in a device pool of its domain? */
 static bool client_maps(const struct core *c, u32 client, u32 e)
 {
 	const struct kv_client *cl = &c->clients[client];
 
 	return cl->tenant == c->extents[e].tenant &&
-	       domain_zone(c, &c->domains[cl->domain]) == extent_zone(c, e);
+	       domain_is_in(&c->domains[cl->domain], zone_of(c, e));
 }
 
 /* Tell every such client that was not told yet. */
@@ -227,20 +231,37 @@ struct run_place {
 	u32	first;
 	u32	nr;
 	u32	loose;
+	u32	shards;
 	u32	*cursor;
 };
 
 static struct run_place run_place(const struct core *c, u32 dom)
 {
-	u32 pool = part_pool(c, dom);
+	u32 pool = part_pool(c, dom), loose = CORE_NONE;
+	const struct kv_domain *d = &c->domains[part_domain(c, dom)];
 	struct kv_pool *p = core_pool(c, pool);
 	struct kv_zone *z;
 
 	if (pool)
-		return (struct run_place){ p->first, p->nr_extents, p->loose,
+		return (struct run_place){ p->first, p->nr_extents, p->loose, 1,
 					   &p->cursor };
-	z = domain_zone(c, &c->domains[dom]);
-	return (struct run_place){ z->first, z->nr_online, z->loose, &z->cursor };
+	for_each_zone(c, d, z)
+		loose = min(loose, z->loose);
+	z = domain_zone(c, d);
+	return (struct run_place){ z->first, domain_online(c, d), loose, d->shards,
+				   &z->cursor };
+}
+
+/* May @tenant take all extents of the run now? */
+static bool run_fits(const struct core *c, u32 first, u32 nr, u32 shards, u32 tenant,
+		     bool move)
+{
+	u32 e, n;
+
+	for_each_run_extent(c, e, n, first, nr, shards)
+		if (!extent_fits(c, e, tenant, move))
+			return false;
+	return true;
 }
 
 /*
@@ -251,7 +272,7 @@ static struct run_place run_place(const struct core *c, u32 dom)
 static u32 extent_run_find(const struct core *c, const struct run_place *p, u32 nr,
 			   u32 tenant, bool move)
 {
-	u32 runs = p->nr / nr, i, e;
+	u32 runs = p->nr / nr, i;
 
 	if (p->loose < nr)
 		return CORE_NONE;	/* in a full pool nearly always */
@@ -259,21 +280,22 @@ static u32 extent_run_find(const struct core *c, const struct run_place *p, u32 
 		/* Begin where the last run was found, and go around once. */
 		u32 first = p->first + (*p->cursor / nr + i) % runs * nr;
 
-		for_each_extent(e, first, nr)
-			if (!extent_fits(c, e, tenant, move))
-				break;
-		if (e == first + nr)
+		if (run_fits(c, first, nr, p->shards, tenant, move))
 			return first;
 	}
 	return CORE_NONE;
 }
 
-/* extent_run_hint() - the next search of @dom finds the run at @first */
+/* extent_run_hint() - the next search in the pools of @dom finds the run at @first */
 void extent_run_hint(struct core *c, u32 dom, u32 first)
 {
 	struct run_place p = run_place(c, dom);
+	struct kv_zone *z;
 
 	*p.cursor = min(*p.cursor, first - p.first);
+	if (!part_pool(c, dom))
+		for_each_zone(c, &c->domains[dom], z)
+			z->cursor = min(z->cursor, first - p.first);
 }
 
 /* Give the memory back to the system; no client has it mapped. */
@@ -294,12 +316,12 @@ void extent_release(struct core *c, u32 e)
 /* Give up a run: made memory stays, memory in the making will be BACKED. */
 void extent_run_abandon(struct core *c, u32 first)
 {
-	struct kv_part *p = part_at(c, c->extents[first].domain);
-	u32 nr = p->span_extents, e;
+	u32 dom = c->extents[first].domain, e, n;
+	struct kv_part *p = part_at(c, dom);
 
 	KV_BUG_ON(!p->pending_spans);
 	p->pending_spans--;
-	for_each_extent(e, first, nr) {
+	for_each_run_extent(c, e, n, first, p->span_extents, part_shards(c, dom)) {
 		KV_BUG_ON(c->extents[e].state != EXT_CREATING);
 		c->extents[e].domain = CORE_NONE;
 		if (c->extents[e].backed)
@@ -312,10 +334,10 @@ static void extent_run_settle(struct core *c, u32 first)
 {
 	u32 dom = c->extents[first].domain;
 	struct kv_part *p = part_at(c, dom);
-	u32 i;
+	u32 e, n;
 
-	for (i = 0; i < p->span_extents; i++)
-		if (!c->extents[first + i].backed)
+	for_each_run_extent(c, e, n, first, p->span_extents, part_shards(c, dom))
+		if (!c->extents[e].backed)
 			return;
 	if (!part_pool(c, dom) && device_is_lost(c, &c->domains[dom])) {
 		extent_run_abandon(c, first);
@@ -335,13 +357,13 @@ static void extent_run_settle(struct core *c, u32 first)
  */
 int extent_run_make(struct core *c, u32 dom, u32 first)
 {
-	u32 pool = part_pool(c, dom), e;
+	u32 pool = part_pool(c, dom), e, n;
 	u32 tenant = c->domains[part_domain(c, dom)].tenant;
 	struct kv_part *p = part_at(c, dom);
 
 	KV_BUG_ON(!p->used);
 	p->pending_spans++;
-	for_each_extent(e, first, p->span_extents) {
+	for_each_run_extent(c, e, n, first, p->span_extents, part_shards(c, dom)) {
 		struct kv_extent *x = &c->extents[e];
 
 		if (!pool && x->backed && x->tenant != tenant)

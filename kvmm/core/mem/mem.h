@@ -25,6 +25,7 @@ void block_map(struct core *c, u32 blk);
 void block_map_many(struct core *c, struct kv_domain *d, const kv_pte_t *pte,
 		    u32 n, u32 nr);
 void block_unmap(struct core *c, u32 blk);
+void block_shards(const struct core *c, const struct kv_domain *d, struct core_copy *cp);
 void block_src_get(struct core *c, u32 blk);
 void block_src_put(struct core *c, u32 blk);
 void block_put_index(struct core *c, u32 blk);

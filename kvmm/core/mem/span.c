@@ -113,7 +113,7 @@ static u32 span_keep(const struct core *c, const struct kv_span *sp)
 
 	if (part_pool(c, sp->domain))
 		return 1;
-	nr = domain_zone(c, &c->domains[sp->domain])->nr_online;
+	nr = domain_online(c, &c->domains[sp->domain]);
 	return max(min(nr / (16 * sp->nr_extents), SPAN_KEEP), 1u);
 }
 
@@ -164,17 +164,17 @@ static void span_link_blocks(struct core *c, u32 dom, u32 first)
 /**
  * span_cut() - make a span of backed extents and give it to a domain
  * @dom:   index of the domain, whose shape decides the cut
- * @first: first of its span_extents extents, all with memory of its tenant
+ * @first: first extent of its run, all with memory of its tenant
  */
 void span_cut(struct core *c, u32 dom, u32 first)
 {
 	struct kv_part *p = part_at(c, dom);
 	struct kv_span *sp = &c->spans[first];
-	u32 tenant = c->domains[part_domain(c, dom)].tenant, e;
+	u32 tenant = c->domains[part_domain(c, dom)].tenant, e, n;
 
 	KV_BUG_ON(!p->used);
 	KV_BUG_ON(sp->nr_extents);
-	for_each_extent(e, first, p->span_extents) {
+	for_each_run_extent(c, e, n, first, p->span_extents, part_shards(c, dom)) {
 		KV_BUG_ON(c->extents[e].tenant != tenant);
 		extent_set_state(c, e, EXT_SPAN);
 		c->extents[e].domain = dom;
@@ -245,7 +245,7 @@ void span_release(struct core *c, u32 first)
 {
 	struct kv_span *sp = &c->spans[first];
 	struct kv_part *p = part_at(c, sp->domain);
-	u32 e;
+	u32 e, n;
 
 	KV_BUG_ON(sp->nr_free != sp->nr_blocks);
 	KV_BUG_ON(!p->nr_spans || p->nr[BLK_FREE] < sp->nr_blocks);
@@ -261,7 +261,7 @@ void span_release(struct core *c, u32 first)
 	if (span_is_isolated(sp))
 		evacuate_forget(c, first);
 	span_list_del(c, p, first);
-	for_each_extent(e, first, sp->nr_extents) {
+	for_each_span_extent(c, e, n, first) {
 		extent_set_state(c, e, EXT_BACKED);
 		c->extents[e].domain = CORE_NONE;
 		KV_BUG_ON(c->extents[e].span != first);
@@ -280,9 +280,9 @@ void span_release(struct core *c, u32 first)
 /* Has the client mapped all extents of the span? */
 bool span_acked(const struct core *c, u32 first, u32 client)
 {
-	u32 e;
+	u32 e, n;
 
-	for_each_extent(e, first, c->spans[first].nr_extents)
+	for_each_span_extent(c, e, n, first)
 		if (!(c->extents[e].mapped & BIT_ULL(client)))
 			return false;
 	return true;

@@ -62,6 +62,7 @@ void client_describe(const struct core *c, u32 client,
 {
 	const struct kv_client *cl = &c->clients[client];
 	const struct kv_domain *d = &c->domains[cl->domain];
+	struct core_copy cp = { 0 };
 
 	*info = (struct core_attach_info){
 		.dropped_blocks	= info->dropped_blocks,
@@ -69,6 +70,7 @@ void client_describe(const struct core *c, u32 client,
 		.client		= client,
 		.domain		= cl->domain,
 		.pool		= d->zone,
+		.shards		= d->shards,
 		.tenant		= cl->tenant,
 		.unit		= (u32)entry_unit(c),
 		.max_seqs	= cl->max_seqs,
@@ -81,6 +83,8 @@ void client_describe(const struct core *c, u32 client,
 		.block_bytes	= d->dev.block_bytes,
 	};
 	memcpy(info->stride, d->stride, sizeof(info->stride));
+	block_shards(c, d, &cp);
+	memcpy(info->shard_off, cp.shard_off, sizeof(info->shard_off));
 }
 
 /**

@@ -389,6 +389,7 @@ void core_tick(struct core *c, u64 now)
 	evacuate_tick(c);
 	resize_tick(c);
 	create_again(c);
+	device_tick(c);
 	leases_expire(c);
 	admit_all(c);
 	wmark_background(c);

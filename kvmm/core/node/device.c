@@ -24,6 +24,10 @@
  * steps end, and its client is told by KVMM_EV_POISONED.  The index has no block
  * of the device.  Free blocks become POISON, also those that are freed later, so
  * no block is allocated.  Such an arena is not adopted.
+ *
+ * A domain with several shards fails with any of its devices.  Lost, its memory goes
+ * back to the pools when its last client has gone, and no copy uses it any more: the
+ * devices that work serve other domains.
  */
 #include "kvmm/core/node/node.h"
 
@@ -46,7 +50,7 @@ static void mark_targets(struct core *c, u32 pool)
 	for (i = 0; i < core_sizes(c)->nr_entries; i++) {
 		const struct kv_entry *e = &c->entries_low[i];
 
-		if (e->domain == ENTRY_UNUSED || c->domains[e->domain].zone != pool)
+		if (e->domain == ENTRY_UNUSED || !domain_is_in(&c->domains[e->domain], pool))
 			continue;
 		KV_BUG_ON(e->io == ENT_OUT && e->host == CORE_NONE);
 		KV_BUG_ON((e->io == ENT_IN || (e->flags & ENTF_BESIDE)) &&
@@ -58,7 +62,7 @@ static void mark_targets(struct core *c, u32 pool)
 	}
 	for (i = 0; i < CORE_MAX_MOVES; i++)
 		if (c->head->moves[i].state == MOVE_COPYING &&
-		    c->domains[c->blocks[c->head->moves[i].to].domain].zone == pool)
+		    domain_is_in(&c->domains[c->blocks[c->head->moves[i].to].domain], pool))
 			c->blocks[c->head->moves[i].to].flags |= BLKF_BAD;
 }
 
@@ -66,9 +70,9 @@ static void mark_targets(struct core *c, u32 pool)
 static bool run_is_kept(const struct core *c, const struct kv_domain *d,
 			u32 first)
 {
-	u32 e;
+	u32 e, n;
 
-	for_each_extent(e, first, d->dev.span_extents)
+	for_each_extent_of(c, d, e, n, first)
 		if (!c->extents[e].backed || c->extents[e].tenant != d->tenant ||
 		    c->extents[e].state == EXT_REVOKING)
 			return false;
@@ -89,19 +93,20 @@ static u32 bad_blocks(const struct core *c, u32 dom)
 
 static void keep_what_there_is(struct core *c, u32 pool)
 {
-	const struct kv_domain some = { .zone = pool };
 	u32 i, first;
 
-	for_each_neighbour(c, &some, i) {
+	for_each_domain(c, i) {
 		struct kv_domain *d = &c->domains[i];
 		u32 runs = 0, bad;
 
+		if (!domain_is_in(d, pool))
+			continue;
 		for_each_run(c, d, first)
 			runs += run_is_kept(c, d, first);
 		bad = bad_blocks(c, i);
 		d->kept = runs * d->dev.span_blocks;
-		KV_BUG_ON(d->kept > domain_zone(c, d)->nr_online /
-			  d->dev.span_extents * d->dev.span_blocks);
+		KV_BUG_ON(d->kept > domain_online(c, d) / d->dev.span_extents *
+			  d->dev.span_blocks);
 		d->kept -= min(d->kept, bad);
 	}
 }
@@ -139,24 +144,24 @@ static bool seq_is_in(const struct core *c, u32 i, u32 pool)
 {
 	const struct kv_client *cl = &c->clients[i / core_cfg(c)->max_seqs];
 
-	return cl->state != CLI_FREE && c->domains[cl->domain].zone == pool;
+	return cl->state != CLI_FREE && domain_is_in(&c->domains[cl->domain], pool);
 }
 
 static void lose_all(struct core *c, u32 pool)
 {
 	const u32 nr = core_cfg(c)->max_clients * core_cfg(c)->max_seqs;
-	const struct kv_zone *z = &c->head->zones[pool];
-	const struct kv_domain some = { .zone = pool };
 	u32 i, blk;
 
 	for (i = 0; i < nr; i++)
 		if (seq_is_in(c, i, pool))
 			seq_lost(c, &c->seqs[i]);
-	for_each_neighbour(c, &some, i)
-		while ((blk = lru_next(c, i)) != CORE_NONE)
+	for_each_domain(c, i)
+		while (domain_is_in(&c->domains[i], pool) &&
+		       (blk = lru_next(c, i)) != CORE_NONE)
 			index_evict(c, blk);
-	for (i = z->first; i < z->first + z->nr_extents; i++)
+	for (i = 0; i < core_sizes(c)->nr_extents; i++)
 		while (c->spans[i].nr_extents &&
+		       domain_is_in(&c->domains[c->spans[i].domain], pool) &&
 		       c->spans[i].free_head != CORE_NONE)
 			(void)block_take(c, i, BLK_POISON);
 }
@@ -189,6 +194,50 @@ void core_device_failed(struct core *c, u64 now, u32 pool, u32 how)
 		lose_all(c, pool);
 	core_kick(c);
 	admit_all(c);
+}
+
+/* Does a client or a copy use a block of the span, also a copy that was cut off? */
+static bool span_in_use(const struct core *c, u32 first)
+{
+	u32 base = first * core_sizes(c)->blocks_per_extent, i;
+
+	for (i = base; i < base + c->spans[first].nr_blocks; i++)
+		if (c->blocks[i].state != BLK_POISON ||
+		    (c->blocks[i].flags & BLKF_BAD) || block_refcount(&c->blocks[i]))
+			return true;
+	return false;
+}
+
+static void span_give_back(struct core *c, u32 first)
+{
+	u32 base = first * core_sizes(c)->blocks_per_extent, i;
+	u32 end = base + c->spans[first].nr_blocks;
+
+	c->domains[c->spans[first].domain].dev.keep_spans = 1;
+	for (i = base; i < end; i++)
+		block_set_state(c, i, BLK_FREE);
+	c->domains[c->spans[first].domain].dev.keep_spans = 0;
+	/* An isolated span was released with its last block. */
+	if (c->spans[first].nr_extents)
+		span_release(c, first);
+}
+
+/**
+ * device_tick() - give back the memory of domains that lost a device and are empty
+ */
+void device_tick(struct core *c)
+{
+	u32 lost = 0, i;
+
+	for (i = 0; i < c->head->nr_zones; i++)
+		lost += c->head->zones[i].device == CORE_DEVICE_LOST;
+	for (i = 0; lost && i < core_sizes(c)->nr_extents; i++) {
+		const struct kv_domain *d = &c->domains[c->spans[i].domain];
+
+		if (c->spans[i].nr_extents && d->shards > 1 && !d->nr_clients &&
+		    device_is_lost(c, d) && !span_in_use(c, i))
+			span_give_back(c, i);
+	}
 }
 
 /* device_adopted() - first tick of an adopted core: all devices work */

@@ -24,6 +24,7 @@ void client_describe(const struct core *c, u32 client,
 bool tune_is_valid(const struct core_config *cfg);
 
 /* device.c: failure of the device of a pool */
+void device_tick(struct core *c);
 void device_adopted(struct core *c);
 
 /* operate.c: an operator's commands beside limits and tunables */

@@ -40,17 +40,29 @@ static u32 zone_limit(const struct kv_zone *z)
 	return z->first + z->nr_extents;
 }
 
+/* Time since a pool that the span leaves was made smaller; of several the latest. */
+static u64 resized_for(const struct core *c, u32 first)
+{
+	const struct kv_zone *z = extent_zone(c, first);
+	u64 when = 0;
+	u32 i;
+
+	for (i = 0; i < part_shards(c, c->spans[first].domain); i++)
+		if (z[i].resizing)
+			when = max(when, z[i].resized);
+	return c->now - when;
+}
+
 /* Did the steps that preempt no sequence take too long? */
 static bool resize_is_late(const struct core *c, u32 first)
 {
-	return c->now - extent_zone(c, first)->resized >= core_cfg(c)->starve_ns;
+	return resized_for(c, first) >= core_cfg(c)->starve_ns;
 }
 
 /* Is a slot for the copy of a leaving block still worth the wait?  Writes take long. */
 static bool resize_waits(const struct core *c, u32 first)
 {
-	return c->now - extent_zone(c, first)->resized <
-	       COPY_PATIENCE * core_cfg(c)->starve_ns;
+	return resized_for(c, first) < COPY_PATIENCE * core_cfg(c)->starve_ns;
 }
 
 /*
@@ -174,6 +186,14 @@ static void span_leave(struct core *c, u32 first)
 		span_evict_leaving(c, first, resize_waits(c, first));
 }
 
+/* Is the extent the first of its span in its device pool? */
+static bool span_begins(const struct core *c, u32 e)
+{
+	const u32 first = c->extents[e].span;
+
+	return e - extent_zone(c, e)->first == first - extent_zone(c, first)->first;
+}
+
 /* The span that is handled at extent @e; CORE_NONE: none is. */
 static u32 span_at(const struct core *c, u32 e)
 {
@@ -184,7 +204,7 @@ static u32 span_at(const struct core *c, u32 e)
 	 * extent.
 	 */
 	return x->state == EXT_SPAN &&
-	       (e == zone_end(extent_zone(c, e)) || x->span == e) ?
+	       (e == zone_end(extent_zone(c, e)) || span_begins(c, e)) ?
 	       x->span : CORE_NONE;
 }
 
@@ -238,7 +258,7 @@ static void domains_reset(struct core *c, const struct kv_zone *z)
 	for_each_domain(c, i) {
 		struct kv_domain *d = &c->domains[i];
 
-		if (domain_zone(c, d) != z)
+		if (!domain_is_in(d, (u32)(z - c->head->zones)))
 			continue;
 		d->move_waits = 0;
 		if (d->close_waits)
@@ -285,7 +305,7 @@ static void runs_give_up(struct core *c, const struct kv_zone *z)
 {
 	u32 e;
 
-	revoke_abandon_from(c, z);
+	revoke_abandon_from(c);
 	for (e = zone_end(z); e < zone_limit(z); e++)
 		if (c->extents[e].state == EXT_CREATING &&
 		    c->extents[e].domain != CORE_NONE)
@@ -303,12 +323,12 @@ static void extents_stay(struct core *c, const struct kv_zone *z, u32 from)
 		KV_BUG_ON(x->state == EXT_OFFLINE && (x->backed || x->want));
 		if (x->state == EXT_OFFLINE)
 			extent_set_state(c, e, EXT_ABSENT);
-		if (x->state != EXT_SPAN || x->want || x->span != e ||
-		    e + c->spans[e].nr_extents <= from ||
-		    e + c->spans[e].nr_extents > zone_end(z) ||
-		    !span_is_isolated(&c->spans[e]))
+		if (x->state != EXT_SPAN || !span_begins(c, e) || span_claim(c, x->span) ||
+		    e + c->spans[x->span].nr_extents <= from || span_leaves(c, x->span) ||
+		    e + c->spans[x->span].nr_extents > zone_end(z) ||
+		    !span_is_isolated(&c->spans[x->span]))
 			continue;
-		span_putback(c, e);
+		span_putback(c, x->span);
 	}
 }
 
@@ -318,7 +338,7 @@ static u32 span_longest(const struct core *c, u32 pool)
 	u32 i, nr = 1;
 
 	for_each_domain(c, i)
-		if (c->domains[i].nr_clients && c->domains[i].zone == pool)
+		if (c->domains[i].nr_clients && domain_is_in(&c->domains[i], pool))
 			nr = max(nr, c->domains[i].dev.span_extents);
 	return nr;
 }

@@ -115,7 +115,8 @@ static bool look_extent(const struct core *c, struct core_shrink *s)
 	u32 base = s->at * core_sizes(c)->blocks_per_extent;
 
 	s->looked++;
-	if (x->state != EXT_SPAN || x->span != s->at)
+	if (x->state != EXT_SPAN || x->span != s->at ||
+	    !domain_is_in(&c->domains[x->domain], s->pool))
 		s->blk = CORE_NONE;
 	for (; s->blk < c->spans[s->at].nr_blocks && s->looked < SHRINK_LOOK; s->blk++) {
 		look_block(c, s, s->at, base + s->blk);
@@ -124,7 +125,7 @@ static bool look_extent(const struct core *c, struct core_shrink *s)
 	if (s->blk < c->spans[s->at].nr_blocks)
 		return false;
 	s->blk = 0;
-	return ++s->at == s->end;
+	return ++s->at == core_sizes(c)->nr_extents;
 }
 
 /* ---- lower tiers ---- */
@@ -233,8 +234,9 @@ int core_shrink_begin(const struct core *c, struct core_shrink *s, u32 pool,
 	if (err)
 		return err;
 	shrink_layout(core_cfg(c), core_sizes(c), s);
+	s->pool = pool;
 	s->first = z->first;
-	s->at = z->first;
+	s->at = 0;
 	s->end = z->first + z->nr_extents;
 	s->nr = z->first + (u32)(bytes / core_cfg(c)->extent_size);
 	for (i = 0; i < CORE_NR_POOLS; i++)

@@ -58,7 +58,8 @@ struct shrink_domain {
 
 /**
  * struct core_shrink - a computation under way
- * @first:  first extent of the device pool
+ * @pool:   number of the device pool
+ * @first:  its first extent
  * @nr:     end of the extents that stay
  * @end:    end of the pool
  * @phase:  SHRINK_*
@@ -76,7 +77,7 @@ struct core_shrink {
 	u32	first;
 	u32	nr;
 	u32	end;
-	u32	resv;
+	u32	pool;
 	u32	phase;
 	u32	at;
 	u32	blk;
@@ -89,12 +90,23 @@ struct core_shrink {
 	u8	*seqs;
 };
 
-/* Does the span leave the smaller pool? */
+/* Has the span extents that leave the smaller pool? */
 static inline bool shrink_leaves(const struct core *c, const struct core_shrink *s,
 				 u32 first)
 {
-	return first >= s->first && first < s->end &&
-	       first + c->spans[first].nr_extents > s->nr;
+	const struct kv_span *sp = &c->spans[first];
+
+	return domain_is_in(&c->domains[sp->domain], s->pool) &&
+	       first - extent_zone(c, first)->first + sp->nr_extents > s->nr - s->first;
+}
+
+/* Extents that stay in each device pool of the domain: those of the smallest. */
+static inline u32 shrink_online(const struct core *c, const struct core_shrink *s,
+				const struct kv_domain *d)
+{
+	u32 nr = domain_online(c, d);
+
+	return domain_is_in(d, s->pool) ? min(nr, s->nr - s->first) : nr;
 }
 
 /* shrink_room.c: room for the content that leaves a smaller device pool */

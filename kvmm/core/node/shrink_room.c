@@ -29,9 +29,9 @@ void shrink_prepare(const struct core *c, struct core_shrink *s)
 static bool run_is_free(const struct core *c, const struct core_shrink *s, u32 dom,
 			u32 first)
 {
-	u32 e;
+	u32 e, n;
 
-	for_each_extent(e, first, c->domains[dom].dev.span_extents)
+	for_each_extent_of(c, &c->domains[dom], e, n, first)
 		if (s->spans[e] || !extent_fits(c, e, c->domains[dom].tenant, true))
 			return false;
 	return true;
@@ -40,13 +40,15 @@ static bool run_is_free(const struct core *c, const struct core_shrink *s, u32 d
 /* Take up to @nr runs of free extents for the domain.  Return: their number. */
 static u32 runs_take(const struct core *c, struct core_shrink *s, u32 dom, u64 nr)
 {
-	u32 size = c->domains[dom].dev.span_extents, first, e, got = 0;
+	const struct kv_domain *d = &c->domains[dom];
+	u32 first = domain_zone(c, d)->first, e, n, got = 0;
+	const u32 size = d->dev.span_extents, end = first + shrink_online(c, s, d);
 
-	for (first = s->first; first + size <= s->nr && got < nr; first += size) {
-		s->looked += size;
+	for (; first + size <= end && got < nr; first += size) {
+		s->looked += size * d->shards;
 		if (!run_is_free(c, s, dom, first))
 			continue;
-		for_each_extent(e, first, size)
+		for_each_extent_of(c, d, e, n, first)
 			s->spans[e] = 1;
 		got++;
 	}
@@ -56,10 +58,11 @@ static u32 runs_take(const struct core *c, struct core_shrink *s, u32 dom, u64 n
 /* Serve the leaving spans of a domain with @room blocks.  Return: blocks that move. */
 static u64 spans_move(const struct core *c, struct core_shrink *s, u32 dom, u64 room)
 {
-	u32 e = s->nr - min(s->nr - s->first, (u32)CORE_SPAN_MAX);
+	const struct kv_zone *z = domain_zone(c, &c->domains[dom]);
+	u32 stay = s->nr - s->first, e = z->first + stay - min(stay, (u32)CORE_SPAN_MAX);
 	u64 moved = 0;
 
-	for (; e < s->end; e++) {
+	for (; e < z->first + z->nr_extents; e++) {
 		const struct kv_extent *x = &c->extents[e];
 
 		if (x->state != EXT_SPAN || x->span != e || x->domain != dom ||
@@ -297,8 +300,8 @@ void shrink_seq(const struct core *c, struct core_shrink *s, u32 seq)
 	if (q->state == KVMM_SEQ_CLOSED || q->state == KVMM_SEQ_FAILED)
 		return;
 	kd = &c->domains[q->domain];
-	most = min((u64)(s->nr / kd->dev.span_extents) * kd->dev.span_blocks,
-		   (u64)kd->dev.max_blocks);
+	most = min((u64)(shrink_online(c, s, kd) / kd->dev.span_extents) *
+		   kd->dev.span_blocks, (u64)kd->dev.max_blocks);
 	/* A lease never gets memory of the device. */
 	s->doms[q->domain].v.too_large += !(q->flags & SEQF_LEASE) &&
 		max(domain_most(kd, max(q->prompt_len, q->valid_len)),

@@ -66,7 +66,6 @@ static void pool_add_marks(const struct core *c, const struct kv_domain *d,
 static void pool_add_zone(const struct core *c, u32 pool, struct core_pool_view *v)
 {
 	const struct kv_zone *z = &c->head->zones[pool];
-	const struct kv_domain some = { .zone = pool };
 	const u64 size = core_cfg(c)->extent_size;
 	u64 limit;
 	u32 i;
@@ -86,7 +85,9 @@ static void pool_add_zone(const struct core *c, u32 pool, struct core_pool_view 
 			v->nr_free_extents++;
 	}
 	v->free_extents = v->nr_free_extents * size;
-	for_each_neighbour(c, &some, i) {
+	for_each_domain(c, i) {
+		if (!domain_is_in(&c->domains[i], pool))
+			continue;
 		pool_add_domain(&c->domains[i], v);
 		pool_add_marks(c, &c->domains[i], v);
 	}
@@ -121,7 +122,7 @@ int core_get_zone(const struct core *c, u32 pool, struct core_pool_view *v)
 /* core_zone_of() - the device pool that an extent is in */
 u32 core_zone_of(const struct core *c, u32 extent)
 {
-	return (u32)(extent_zone(c, extent) - c->head->zones);
+	return zone_of(c, extent);
 }
 
 /* A lower pool: -ERANGE past the last, -ENOENT when it is not there. */
@@ -517,12 +518,14 @@ u32 core_map_room(const struct core_config *cfg)
  * @blocks: gets the state of each block of a span, BLK_*, and with it
  *          CORE_MAP_SHARED; room for core_map_room() blocks
  *
+ * A span of several shards is described in each of its device pools.
+ *
  * Return: 0; -ERANGE past the last extent.
  */
 int core_get_map(const struct core *c, u32 i, struct core_map_view *v,
 		 u8 *blocks)
 {
-	u32 end = min(core_sizes(c)->nr_extents, i + MAP_LOOK), n;
+	u32 end = min(core_sizes(c)->nr_extents, i + MAP_LOOK), n, first;
 	const struct kv_block *b;
 
 	if (i >= core_sizes(c)->nr_extents)
@@ -538,15 +541,15 @@ int core_get_map(const struct core *c, u32 i, struct core_map_view *v,
 	/*
 	 * Spans may have changed since the last line, so that @i is inside one.
 	 */
-	KV_BUG_ON(i < c->extents[i].span);
-	KV_BUG_ON(i - c->extents[i].span >=
-		  c->spans[c->extents[i].span].nr_extents);
-	v->nr = c->extents[i].span + c->spans[c->extents[i].span].nr_extents - i;
-	if (c->extents[i].span != i)
+	first = c->extents[i].span;
+	n = i - extent_zone(c, i)->first - (first - extent_zone(c, first)->first);
+	KV_BUG_ON(n >= c->spans[first].nr_extents);
+	v->nr = c->spans[first].nr_extents - n;
+	if (n)
 		return 0;
 	v->domain = c->extents[i].domain;
-	v->nr_blocks = c->spans[i].nr_blocks;
-	b = &c->blocks[i * core_sizes(c)->blocks_per_extent];
+	v->nr_blocks = c->spans[first].nr_blocks;
+	b = &c->blocks[first * core_sizes(c)->blocks_per_extent];
 	for (n = 0; n < v->nr_blocks; n++, b++)
 		blocks[n] = b->state | (b->nr_map > 1 ? CORE_MAP_SHARED : 0);
 	return 0;

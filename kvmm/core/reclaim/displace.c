@@ -78,7 +78,7 @@ static void bar_all(struct core *c, const struct displacer *who)
 	revoke_prepare(c, who->want->domain);
 	spares_reset(c);
 	c->head->bar_pass++;
-	core_work(c, domain_zone(c, mine)->nr_online);
+	core_work(c, domain_online(c, mine) * mine->shards);
 	for_each_neighbour(c, mine, dom) {
 		const struct kv_domain *d = &c->domains[dom];
 
@@ -119,14 +119,17 @@ static bool span_may_go(struct core *c, u32 span, u32 run,
 	return true;
 }
 
-static void run_put_off(struct core *c, u32 first, u32 end)
+/* Undo span_may_go() for the run, but not for its extents from @nr on. */
+static void run_put_off(struct core *c, const struct kv_domain *d, u32 first, u32 nr)
 {
-	u32 e;
+	u32 e, n;
 
-	for (e = first; e < end; e++) {
+	for_each_extent_of(c, d, e, n, first) {
 		struct kv_span *sp = &c->spans[c->extents[e].span];
 		struct kv_domain *owner;
 
+		if (n == nr)
+			break;
 		if (c->extents[e].state != EXT_SPAN || span_scan(c, sp)->counted != first + 1)
 			continue;
 		owner = &c->domains[sp->domain];
@@ -141,11 +144,11 @@ static void run_put_off(struct core *c, u32 first, u32 end)
 /* Can the displacer have the run?  If so, its spans stay counted. */
 static bool run_may_go(struct core *c, u32 first, const struct displacer *who)
 {
-	u32 dom = who->want->domain, tenant = c->domains[dom].tenant, e;
-	u32 nr = c->domains[dom].dev.span_extents;
+	const struct kv_domain *d = seq_domain(c, who->want);
+	u32 tenant = d->tenant, e, n;
 
-	KV_BUG_ON(first + nr > zone_end(domain_zone(c, &c->domains[dom])));
-	for_each_extent(e, first, nr) {
+	KV_BUG_ON(first + d->dev.span_extents > domain_end(c, d));
+	for_each_extent_of(c, d, e, n, first) {
 		const struct kv_extent *x = &c->extents[e];
 
 		if (extent_fits(c, e, tenant, true))
@@ -158,19 +161,19 @@ static bool run_may_go(struct core *c, u32 first, const struct displacer *who)
 		if (x->state == EXT_SPAN && !span_may_go(c, x->span, first, who))
 			break;
 	}
-	if (e == first + nr)
+	if (n == d->dev.span_extents * d->shards)
 		return true;
-	run_put_off(c, first, e);
+	run_put_off(c, d, first, n);
 	return false;
 }
 
 /* Order of runs: the one with the smallest key goes first. */
-static u64 run_key(const struct core *c, u32 first, u32 nr)
+static u64 run_key(const struct core *c, const struct kv_domain *taker, u32 first)
 {
 	u64 share = 0, used = 0, rank = 0;
-	u32 e;
+	u32 e, n;
 
-	for_each_extent(e, first, nr) {
+	for_each_extent_of(c, taker, e, n, first) {
 		const struct kv_span *sp = &c->spans[c->extents[e].span];
 		const struct kv_domain *d = &c->domains[sp->domain];
 
@@ -204,14 +207,14 @@ static u32 run_best(struct core *c, const struct displacer *who,
 		    const u32 *chosen, u32 nr_chosen)
 {
 	const struct kv_domain *d = seq_domain(c, who->want);
-	u32 nr = d->dev.span_extents, best = CORE_NONE, i;
+	u32 nr = d->dev.span_extents * d->shards, best = CORE_NONE, i;
 	u64 least = ~0ull, key;
 
 	for_each_run(c, d, i) {
 		if (is_chosen(chosen, nr_chosen, i) || !run_may_go(c, i, who))
 			continue;
-		key = run_key(c, i, nr);
-		run_put_off(c, i, i + nr);
+		key = run_key(c, d, i);
+		run_put_off(c, d, i, nr);
 		if (key < least) {
 			least = key;
 			best = i;
@@ -338,15 +341,18 @@ void displace_all(struct core *c, u32 first)
 	(void)span_displace(c, first, true);
 }
 
-/* Free blocks of a domain in the run, from extent @first to @last. */
-static u32 run_free(const struct core *c, u32 first, u32 last, u32 dom)
+/* Free blocks of a domain in the first extents of the run, up to number @last. */
+static u32 run_free(const struct core *c, const struct kv_domain *taker, u32 first,
+		    u32 last, u32 dom)
 {
-	u32 nr = 0, e;
+	u32 nr = 0, e, n;
 
-	for (e = first; e <= last; e++) {
+	for_each_extent_of(c, taker, e, n, first) {
 		const struct kv_extent *x = &c->extents[e];
 
-		if (x->state == EXT_SPAN && (x->span == e || e == first) &&
+		if (n > last)
+			break;
+		if (x->state == EXT_SPAN && run_span_begins(c, taker, first, n) &&
 		    c->spans[x->span].domain == dom)
 			nr += c->spans[x->span].nr_free;
 	}
@@ -359,9 +365,10 @@ static u32 run_free(const struct core *c, u32 first, u32 last, u32 dom)
  */
 static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 {
-	u32 nr = seq_domain(c, who->want)->dev.span_extents, e, i, next, due;
+	const struct kv_domain *taker = seq_domain(c, who->want);
+	u32 e, n, i, next, due;
 
-	for_each_extent(e, first, nr) {
+	for_each_extent_of(c, taker, e, n, first) {
 		const struct kv_span *sp = &c->spans[c->extents[e].span];
 		const struct kv_domain *d = &c->domains[sp->domain];
 
@@ -369,7 +376,7 @@ static void run_uncover(struct core *c, u32 first, const struct displacer *who)
 			continue;
 		due = marked_promises(c, d);
 		for (i = d->run_head; i != CORE_NONE && domain_free(d) + due <
-		     d->dev.reserved + run_free(c, first, e, sp->domain);
+		     d->dev.reserved + run_free(c, taker, first, n, sp->domain);
 		     i = next) {
 			struct kv_seq *s = &c->seqs[i];
 

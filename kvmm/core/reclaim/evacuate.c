@@ -224,8 +224,7 @@ static u32 span_moves(const struct core *c, u32 first, u32 dom, bool promised)
 
 	KV_BUG_ON(sp->nr_free + sp->nr_cached > sp->nr_blocks);
 	if (!sp->nr_extents || sp->domain == dom || span_scan(c, sp)->counted ||
-	    span_is_isolated(sp) || owner->zone != c->domains[dom].zone ||
-	    owner->tenant != c->domains[dom].tenant)
+	    span_is_isolated(sp) || !domains_trade(owner, &c->domains[dom]))
 		return CORE_NONE;
 	/* A promise waits for one step only, and tails may take longer. */
 	if (promised ? sp->nr_open : used * 2 > sp->nr_blocks)
@@ -269,14 +268,14 @@ static void span_count_moved(struct core *c, u32 first, u32 used, bool gone)
 	}
 }
 
-/* Undo run_moves() for the spans of a run, up to extent @end. */
-static void run_uncount(struct core *c, u32 first, u32 end)
+/* Undo run_moves() for the spans of a run, but not for its extents from @nr on. */
+static void run_uncount(struct core *c, const struct kv_domain *d, u32 first, u32 nr)
 {
-	u32 e;
+	u32 e, n;
 
-	for (e = first; e < end; e++)
-		if (c->extents[e].state == EXT_SPAN &&
-		    (c->extents[e].span == e || e == first))
+	for_each_extent_of(c, d, e, n, first)
+		if (n < nr && c->extents[e].state == EXT_SPAN &&
+		    run_span_begins(c, d, first, n))
 			span_count_moved(c, c->extents[e].span,
 					 c->span_scans[c->extents[e].span].cost,
 					 false);
@@ -289,11 +288,11 @@ static void run_uncount(struct core *c, u32 first, u32 end)
 static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 {
 	const struct kv_domain *d = &c->domains[dom];
-	u32 e, used, fit = 0;
+	u32 e, n, used, fit = 0, size = d->dev.span_extents * d->shards;
 	u64 bytes = 0;
 
-	KV_BUG_ON(first + d->dev.span_extents > zone_end(domain_zone(c, d)));
-	for_each_extent(e, first, d->dev.span_extents) {
+	KV_BUG_ON(first + d->dev.span_extents > domain_end(c, d));
+	for_each_extent_of(c, d, e, n, first) {
 		u32 span = c->extents[e].span;
 
 		if (extent_fits(c, e, d->tenant, true)) {
@@ -302,18 +301,18 @@ static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 		}
 		if (c->extents[e].state != EXT_SPAN)
 			break;
-		if (span != e && e != first)
-			continue;	/* counted with the extent before */
+		if (!run_span_begins(c, d, first, n))
+			continue;	/* counted with an extent before */
 		used = span_moves(c, span, dom, promised);
 		if (used == CORE_NONE)
 			break;
 		span_count_moved(c, span, used, true);
 		bytes += (used + c->spans[span].nr_open * TAIL_COST) *
-			 c->domains[c->spans[span].domain].dev.block_bytes;
+			 domain_payload(&c->domains[c->spans[span].domain]);
 	}
-	if (e == first + d->dev.span_extents && fit < d->dev.span_extents)
+	if (n == size && fit < size)
 		return bytes;
-	run_uncount(c, first, e);
+	run_uncount(c, d, first, n);
 	return ~0ull;
 }
 
@@ -321,15 +320,15 @@ static u64 run_moves(struct core *c, u32 dom, u32 first, bool promised)
 static u32 run_cheapest(struct core *c, u32 dom, bool promised)
 {
 	const struct kv_domain *d = &c->domains[dom];
-	u32 nr = d->dev.span_extents, best = CORE_NONE, i;
+	u32 size = d->dev.span_extents * d->shards, best = CORE_NONE, i;
 	u64 least = ~0ull, bytes;
 
-	core_work(c, domain_zone(c, d)->nr_online);
+	core_work(c, domain_online(c, d) * d->shards);
 	for_each_run(c, d, i) {
 		bytes = run_moves(c, dom, i, promised);
 		if (bytes == ~0ull)
 			continue;
-		run_uncount(c, i, i + nr);
+		run_uncount(c, d, i, size);
 		if (bytes < least) {
 			least = bytes;
 			best = i;
@@ -360,11 +359,11 @@ static void span_make_room(struct core *c, u32 first)
 	} while (sp->nr_free != free);	/* a block freed in the span itself is no room */
 }
 
-static void run_evacuate(struct core *c, u32 first, u32 nr)
+static void run_evacuate(struct core *c, const struct kv_domain *d, u32 first)
 {
-	u32 e;
+	u32 e, n;
 
-	for_each_extent(e, first, nr) {
+	for_each_extent_of(c, d, e, n, first) {
 		if (c->extents[e].state == EXT_SPAN)
 			span_make_room(c, c->extents[e].span);
 		if (c->extents[e].state == EXT_SPAN &&
@@ -387,9 +386,8 @@ u32 evacuations_on(const struct core *c, u32 dom, bool promised)
 		KV_BUG_ON(ev->span != CORE_NONE &&
 			  c->spans[ev->span].domain != ev->dom);
 		if (ev->span != CORE_NONE && ev->dom != dom && ev->shared &&
-		    c->domains[ev->dom].zone == c->domains[dom].zone &&
 		    !(promised && c->spans[ev->span].nr_open) &&
-		    c->domains[ev->dom].tenant == c->domains[dom].tenant)
+		    domains_trade(&c->domains[ev->dom], &c->domains[dom]))
 			extents += c->spans[ev->span].nr_extents;
 	}
 	return DIV_ROUND_UP(extents, c->domains[dom].dev.span_extents);
@@ -457,6 +455,6 @@ enum verdict evacuate_for(struct core *c, u32 dom, u32 nr)
 	if (on + got < must)
 		return ROOM_NONE;
 	for (i = 0; i < got; i++)
-		run_evacuate(c, run[i], d->dev.span_extents);
+		run_evacuate(c, d, run[i]);
 	return ROOM_MOVED;
 }

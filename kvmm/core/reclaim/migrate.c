@@ -65,13 +65,13 @@ static void move_issue(struct core *c, u32 i)
 		.within		= true,
 		.dev_off	= block_offset(c, m->from),
 		.dev_to		= block_offset(c, m->to),
-		.bytes		= c->domains[c->blocks[m->from].domain].dev.block_bytes,
 	};
 
 	KV_BUG_ON(m->state != MOVE_COPYING);
 	KV_BUG_ON(m->from == m->to);
 	KV_BUG_ON(c->blocks[m->from].domain != c->blocks[m->to].domain);
 	KV_BUG_ON(!(c->blocks[m->to].flags & BLKF_TARGET));
+	block_shards(c, &c->domains[c->blocks[m->from].domain], &cp);
 	c->ops->copy(c->ops_arg, &cp);
 }
 

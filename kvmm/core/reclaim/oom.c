@@ -84,6 +84,22 @@ static void oom_domain(struct core *c, struct core_oom_view *o,
 	o->nr_rows++;
 }
 
+/*
+ * Of the device pools that @d has in common with the domain of the victim, the one
+ * with the fewest extents to give.
+ */
+static u32 fullest_pool(const struct core *c, const struct kv_domain *d,
+			const struct kv_domain *victim)
+{
+	u32 i, pool = max(d->zone, victim->zone);
+
+	KV_BUG_ON(!domains_meet(d, victim));
+	for (i = pool; domain_is_in(d, i) && domain_is_in(victim, i); i++)
+		if (c->head->zones[i].loose < c->head->zones[pool].loose)
+			pool = i;
+	return pool;
+}
+
 static void oom_describe(struct core *c, struct core_oom_view *o,
 			 const struct kv_seq *want, const struct kv_seq *taken)
 {
@@ -96,15 +112,15 @@ static void oom_describe(struct core *c, struct core_oom_view *o,
 	o->arrival = want->arrival;
 	o->victim = CORE_NONE;
 	o->extent_size = core_cfg(c)->extent_size;
-	o->pool = seq_domain(c, want)->zone;
-	o->nr_extents = domain_zone(c, seq_domain(c, want))->nr_extents;
-	o->nr_online = domain_zone(c, seq_domain(c, want))->nr_online;
+	o->pool = fullest_pool(c, seq_domain(c, want), seq_domain(c, taken ? taken : want));
+	o->nr_extents = c->head->zones[o->pool].nr_extents;
+	o->nr_online = c->head->zones[o->pool].nr_online;
 	o->nr_free = o->nr_extents;
 	o->nr_rows = 0;
 	o->nr_domains = 1;
 	oom_domain(c, o, want, taken, want->domain);
-	for_each_neighbour(c, seq_domain(c, want), i) {
-		if (i == want->domain)
+	for_each_domain(c, i) {
+		if (i == want->domain || !domain_is_in(&c->domains[i], o->pool))
 			continue;
 		o->nr_domains++;
 		oom_domain(c, o, want, taken, i);

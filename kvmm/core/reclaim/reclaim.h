@@ -47,6 +47,7 @@ u32 span_runs_reachable(struct core *c, u32 dom);
 bool span_steal(struct core *c, u32 dom, bool back, struct run_look *l);
 bool span_steal_kept(struct core *c, u32 dom, u32 want, struct run_look *l);
 void spares_reset(struct core *c);
+bool run_span_begins(const struct core *c, const struct kv_domain *d, u32 first, u32 n);
 
 /* victim.c: the family that loses its memory for a sequence */
 bool past_residency(const struct core *c, const struct kv_seq *s,
@@ -85,7 +86,7 @@ bool displace_span(struct core *c, u32 first);
 void displace_all(struct core *c, u32 first);
 
 /* revoke.c: extents that change their tenant while clients have them mapped */
-bool revoke_haunted(const struct core *c, u32 first, u32 nr);
+bool revoke_haunted(const struct core *c, u32 dom, u32 first);
 void revoke_prepare(struct core *c, u32 dom);
 bool revoke_may(const struct core *c, u32 e);
 void revoke_begin(struct core *c, u32 dom, u32 first);
@@ -94,7 +95,7 @@ void revoke_advance(struct core *c);
 void revoke_tick(struct core *c);
 void revoke_haunt(struct core *c, u32 client);
 void revoke_exorcise(struct core *c, u32 tenant);
-void revoke_abandon_from(struct core *c, const struct kv_zone *z);
+void revoke_abandon_from(struct core *c);
 void extent_ask_back(struct core *c, u32 e);
 void extent_overdue(struct core *c, u32 e, bool wanted);
 

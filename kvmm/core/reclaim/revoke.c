@@ -131,12 +131,12 @@ bool revoke_may(const struct core *c, u32 e)
 	return !t->stays || stayed(c, e);
 }
 
-/* May lingering clients have mapped an extent of the run? */
-bool revoke_haunted(const struct core *c, u32 first, u32 nr)
+/* May lingering clients have mapped an extent of the run at @first for @dom? */
+bool revoke_haunted(const struct core *c, u32 dom, u32 first)
 {
-	u32 e;
+	u32 e, n;
 
-	for_each_extent(e, first, nr)
+	for_each_extent_of(c, &c->domains[dom], e, n, first)
 		if (c->extents[e].haunted)
 			return true;
 	return false;
@@ -240,6 +240,21 @@ static bool extent_advance(struct core *c, const struct kv_revoke *rv, u32 e)
 	return true;
 }
 
+/* Each extent @e of a claimed run. */
+#define for_each_claimed(c, rv, e, n)					\
+	for_each_run_extent(c, e, n, (rv)->first, (rv)->nr, (rv)->shards)
+
+/* Can memory be made in all device pools of the run? */
+static bool run_can_be_made(const struct core *c, const struct kv_revoke *rv)
+{
+	u32 i;
+
+	for (i = 0; i < rv->shards; i++)
+		if (!extents_can_be_made(extent_zone(c, rv->first) + i))
+			return false;
+	return true;
+}
+
 /* The domain waits for the run no longer. */
 static void revoke_detach(struct core *c, struct kv_revoke *rv)
 {
@@ -254,10 +269,10 @@ static void revoke_detach(struct core *c, struct kv_revoke *rv)
 /* All of the run is free: give it to its domain, unless that gave it up. */
 static void revoke_finish(struct core *c, struct kv_revoke *rv)
 {
-	u32 dom = rv->dom, first = rv->first, e;
+	u32 dom = rv->dom, first = rv->first, e, n;
 
 	KV_BUG_ON(!c->head->nr_revokes);
-	for_each_extent(e, first, rv->nr)
+	for_each_claimed(c, rv, e, n)
 		c->extents[e].want = 0;
 	if (dom != CORE_NONE)
 		revoke_detach(c, rv);
@@ -271,12 +286,12 @@ static void revoke_finish(struct core *c, struct kv_revoke *rv)
 /* Give up the run.  Extents that clients were asked for come back all the same. */
 static void revoke_abandon(struct core *c, struct kv_revoke *rv)
 {
-	u32 e;
+	u32 e, n;
 
 	KV_BUG_ON(rv->dom == CORE_NONE);
 	c->domains[rv->dom].displace_after = c->now + ABANDON_PAUSE_NS;
 	revoke_detach(c, rv);
-	for (e = rv->first; e < rv->first + rv->nr; e++) {
+	for_each_claimed(c, rv, e, n) {
 		u32 span = c->extents[e].span;
 
 		if (c->extents[e].state == EXT_SPAN &&
@@ -295,9 +310,9 @@ static bool revoke_is_wanted(const struct core *c, const struct kv_revoke *rv)
 /* Empty the spans of the run.  Return: false: one of them must not be emptied. */
 static bool revoke_empty(struct core *c, const struct kv_revoke *rv)
 {
-	u32 e;
+	u32 e, n;
 
-	for (e = rv->first; e < rv->first + rv->nr; e++) {
+	for_each_claimed(c, rv, e, n) {
 		u32 span = c->extents[e].span;
 
 		if (c->extents[e].state != EXT_SPAN)
@@ -315,16 +330,16 @@ static bool revoke_empty(struct core *c, const struct kv_revoke *rv)
 	return true;
 }
 
-/* Give up the runs that reach the leaving part of the pool: no domain is to get it. */
-void revoke_abandon_from(struct core *c, const struct kv_zone *z)
+/* Give up the runs that reach the leaving part of a pool: no domain is to get it. */
+void revoke_abandon_from(struct core *c)
 {
 	u32 i;
 
 	for (i = 0; i < CORE_MAX_REVOKES; i++) {
 		struct kv_revoke *rv = &c->head->revokes[i];
 
-		if (rv->nr && rv->dom != CORE_NONE && extent_zone(c, rv->first) == z &&
-		    rv->first + rv->nr > zone_end(z))
+		if (rv->nr && rv->dom != CORE_NONE &&
+		    rv->first + rv->nr > domain_end(c, &c->domains[rv->dom]))
 			revoke_abandon(c, rv);
 	}
 }
@@ -332,12 +347,12 @@ void revoke_abandon_from(struct core *c, const struct kv_zone *z)
 static void revoke_step(struct core *c, struct kv_revoke *rv)
 {
 	bool all = true;
-	u32 e;
+	u32 e, n;
 
 	KV_BUG_ON(rv->first + rv->nr > core_sizes(c)->nr_extents);
-	for (e = rv->first; e < rv->first + rv->nr; e++)
+	for_each_claimed(c, rv, e, n)
 		all &= extent_advance(c, rv, e);
-	if (all && extents_can_be_made(extent_zone(c, rv->first)))
+	if (all && run_can_be_made(c, rv))
 		revoke_finish(c, rv);
 }
 
@@ -366,22 +381,22 @@ void revoke_begin(struct core *c, u32 dom, u32 first)
 {
 	struct kv_domain *d = &c->domains[dom];
 	struct kv_revoke *rv = c->head->revokes;
-	u32 e;
+	u32 e, n;
 
 	KV_BUG_ON(c->head->nr_revokes == CORE_MAX_REVOKES);
 	while (rv->nr)
 		rv++;
 	KV_BUG_ON(rv >= c->head->revokes + CORE_MAX_REVOKES);
 	KV_BUG_ON((first - domain_zone(c, d)->first) % d->dev.span_extents);
-	KV_BUG_ON(first + d->dev.span_extents > zone_end(domain_zone(c, d)));
-	*rv = (struct kv_revoke){ .dom = dom, .first = first,
+	KV_BUG_ON(first + d->dev.span_extents > domain_end(c, d));
+	*rv = (struct kv_revoke){ .dom = dom, .first = first, .shards = d->shards,
 				  .nr = d->dev.span_extents };
 	c->head->nr_revokes++;
 	d->nr_revokes++;
 	d->dev.pending_spans++;
 	core_tell(c, revoke, .domain = dom, .tenant = c->extents[first].tenant,
 		  .extent = first, .extents = rv->nr);
-	for_each_extent(e, first, rv->nr)
+	for_each_claimed(c, rv, e, n)
 		c->extents[e].want = 1 + (u32)(rv - c->head->revokes);
 	if (!revoke_empty(c, rv))
 		revoke_abandon(c, rv);
@@ -462,7 +477,7 @@ void extent_overdue(struct core *c, u32 e, bool wanted)
  */
 void revoke_tick(struct core *c)
 {
-	u32 i, e;
+	u32 i, e, n;
 
 	for (i = 0; i < CORE_MAX_REVOKES && c->head->nr_revokes; i++) {
 		struct kv_revoke *rv = &c->head->revokes[i];
@@ -470,7 +485,7 @@ void revoke_tick(struct core *c)
 		if (rv->nr && rv->dom != CORE_NONE &&
 		    (!revoke_is_wanted(c, rv) || !revoke_empty(c, rv)))
 			revoke_abandon(c, rv);
-		for (e = rv->first; e < rv->first + rv->nr; e++)
+		for_each_claimed(c, rv, e, n)
 			if (c->extents[e].state == EXT_REVOKING &&
 			    c->now >= c->extents[e].deadline)
 				extent_overdue(c, e, memory_is_short(c, rv));

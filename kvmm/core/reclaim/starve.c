@@ -80,7 +80,7 @@ bool starved_waits(struct core *c, const struct kv_seq *s)
 		const struct kv_domain *d = &c->domains[i];
 		const struct kv_seq *w;
 
-		if (!d->used || i == s->domain || d->zone != seq_domain(c, s)->zone)
+		if (!d->used || i == s->domain || !domains_meet(d, seq_domain(c, s)))
 			continue;
 		w = waiter_to_help(c, d);
 		if (!w || w->since >= s->since ||
@@ -162,17 +162,15 @@ static struct kv_seq *victim_past_residency(struct core *c,
 static void starve_tenant(struct core *c, u32 tenant, u32 zone)
 {
 	struct kv_seq *longest = NULL, *victim = NULL, *w, *v;
-	const struct kv_domain some = { .tenant = tenant, .zone = zone };
 	u32 i;
 
-	if (victim_is_marked(c, &some))
-		return;
-	for_each_neighbour(c, &some, i) {
-		if (c->domains[i].tenant != tenant)
+	for_each_domain(c, i) {
+		if (c->domains[i].tenant != tenant || !domain_is_in(&c->domains[i], zone))
 			continue;
 		w = next_waiter(c, &c->domains[i]);
 		if (!w || c->now - w->since < core_cfg(c)->starve_ns ||
-		    (longest && w->since >= longest->since))
+		    (longest && w->since >= longest->since) ||
+		    victim_is_marked(c, &c->domains[i]))
 			continue;
 		v = victim_past_residency(c, w);
 		if (v) {
@@ -235,6 +233,18 @@ static void starve_commitment(struct core *c, struct kv_seq *w)
 }
 
 /*
+ * Blocks that an admission asks for: those of the sequence, about the min mark, and
+ * for a restore one more (restore_wants()), as far as the domain can have so many.
+ */
+static u32 waiter_room(const struct core *c, const struct kv_seq *w)
+{
+	const struct kv_domain *d = seq_domain(c, w);
+	u32 nr = waiter_blocks(c, w) + d->nr_running + !!(w->flags & SEQF_SWAPPED);
+
+	return min(nr, domain_capacity(c, d));
+}
+
+/*
  * Of the sequences without a victim in their own tenant, the one that waits longest
  * takes runs of other tenants.
  */
@@ -244,7 +254,7 @@ static void starve_others(struct core *c, u32 zone)
 	u32 i, lacks;
 
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
-		w = c->domains[i].used && c->domains[i].zone == zone ?
+		w = c->domains[i].used && domain_is_in(&c->domains[i], zone) ?
 		    next_waiter(c, &c->domains[i]) : NULL;
 		if (w && (!longest || w->since < longest->since) &&
 		    starves_for_others(c, w))
@@ -253,8 +263,7 @@ static void starve_others(struct core *c, u32 zone)
 	if (!longest)
 		return;
 	KV_BUG_ON(longest->flags & SEQF_RUNNING);
-	lacks = room_lacks(c, seq_domain(c, longest), waiter_blocks(c, longest) +
-			   seq_domain(c, longest)->nr_running, 0);
+	lacks = room_lacks(c, seq_domain(c, longest), waiter_room(c, longest), 0);
 	if (lacks && !victim_is_marked(c, seq_domain(c, longest)))
 		(void)displace(c, longest, lacks, false);
 	if (!lacks)

@@ -87,13 +87,14 @@ static u32 extent_cost(const struct core *c, u32 e, u32 dom)
 static u32 span_cost(const struct core *c, u32 first, u32 dom)
 {
 	const struct kv_span *sp = &c->spans[first];
-	u32 cost = RUN_FREE, e;
+	u32 cost = RUN_FREE, e, n;
 
 	if (!sp->nr_extents || sp->domain == dom || span_is_isolated(sp) ||
 	    sp->nr_free + sp->nr_cached != sp->nr_blocks)
 		return RUN_NONE;
-	for_each_extent(e, first, sp->nr_extents)
-		cost = run_cost_both(cost, extent_cost(c, e, dom));
+	for_each_span_extent(c, e, n, first)
+		if (domain_is_in(&c->domains[dom], zone_of(c, e)))
+			cost = run_cost_both(cost, extent_cost(c, e, dom));
 	if (!sp->nr_cached || cost == RUN_NONE)
 		return cost;
 	return run_cost_both(cost, cache_cost(c, sp, dom));
@@ -111,6 +112,25 @@ static void spares_reset_domains(struct core *c)
 		domain_scan(c, d)->spare = domain_free(d) - d->dev.reserved;
 		domain_scan(c, d)->lost = 0;
 	}
+}
+
+/**
+ * run_span_begins() - is the span of the run's @n-th extent that of no earlier one?
+ * @d:     taker of the run
+ * @first: first extent of the run; the @n-th extent is in a span
+ */
+bool run_span_begins(const struct core *c, const struct kv_domain *d, u32 first, u32 n)
+{
+	const u32 nr = d->dev.span_extents;
+	const struct kv_extent *x = &c->extents[run_extent(c, first, nr, n)], *o;
+	u32 i;
+
+	for (i = 0; i < n; i++) {
+		o = &c->extents[run_extent(c, first, nr, i)];
+		if (o->state == EXT_SPAN && o->span == x->span)
+			return false;
+	}
+	return true;
 }
 
 /* Begin a scan: no span is counted. */
@@ -138,15 +158,24 @@ static void run_take(struct core *c, u32 first, u32 e, u32 cost)
 	domain_scan(c, owner)->lost += sp->nr_cached;
 }
 
-/* Undo run_take() for the spans of the run, up to extent @end. */
-static void run_untake(struct core *c, u32 first, u32 end)
+/* Extents of a run in all device pools of its taker. */
+static u32 run_size(const struct kv_domain *d)
 {
-	u32 e;
+	return d->dev.span_extents * d->shards;
+}
 
-	for (e = first; e < end; e++) {
+/* Undo run_take() for the spans of the run, but not for its extents from @nr on. */
+static void run_untake(struct core *c, u32 dom, u32 first, u32 nr)
+{
+	const struct kv_domain *d = &c->domains[dom];
+	u32 e, n;
+
+	for_each_extent_of(c, d, e, n, first) {
 		struct kv_domain *owner;
 		struct kv_span *sp;
 
+		if (n == nr)
+			break;
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
 		sp = &c->spans[c->extents[e].span];
@@ -170,10 +199,10 @@ static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost,
 			 u32 *seen)
 {
 	const struct kv_domain *d = &c->domains[dom];
-	u32 end = first + d->dev.span_extents, worst = RUN_FREE, e;
+	u32 end = run_size(d), worst = RUN_FREE, e, n;
 
-	KV_BUG_ON(end > zone_end(domain_zone(c, d)));
-	for (e = first; e < end; e++) {
+	KV_BUG_ON(first + d->dev.span_extents > domain_end(c, d));
+	for_each_extent_of(c, d, e, n, first) {
 		struct kv_span *sp;
 		u32 one;
 
@@ -201,11 +230,11 @@ static bool run_possible(struct core *c, u32 dom, u32 first, u32 cost,
 		}
 		worst = run_cost_both(worst, span_scan(c, sp)->cost);
 	}
-	if (e == end && worst == cost)
+	if (n == end && worst == cost)
 		return true;
-	if (e == end)
+	if (n == end)
 		*seen |= BIT(worst);
-	run_untake(c, first, e);
+	run_untake(c, dom, first, n);
 	return false;
 }
 
@@ -215,13 +244,35 @@ static u32 run_costs(const struct core *c)
 	return c->head->nr_tenants > 1 ? NR_RUN_COSTS : RUN_REVOKE;
 }
 
+/* Work of a pass over all runs of the domain. */
+static u32 scan_work(const struct core *c, const struct kv_domain *d)
+{
+	return domain_online(c, d) * d->shards * WORK_EXTENT;
+}
+
 /* Begin a scan for @dom. */
 static void take_prepare(struct core *c, u32 dom)
 {
-	core_work(c, domain_zone(c, &c->domains[dom])->nr_online * WORK_EXTENT);
+	core_work(c, scan_work(c, &c->domains[dom]));
 	if (c->head->nr_tenants > 1)
 		revoke_prepare(c, dom);
 	spares_reset(c);
+}
+
+/* Extents of a device pool that @dom could get if others gave all that they can spare. */
+static bool zone_has_run(const struct core *c, u32 dom, u32 zone)
+{
+	u64 most = c->head->zones[zone].loose;
+	u32 want = c->domains[dom].dev.span_extents, i;
+
+	for (i = 0; i < core_cfg(c)->max_domains && most < want; i++) {
+		const struct kv_domain *o = &c->domains[i];
+
+		if (o->used && i != dom && domain_is_in(o, zone))
+			most += (u64)(domain_slack(o) + o->dev.nr[BLK_CACHED]) /
+				o->dev.span_blocks * o->dev.span_extents;
+	}
+	return most >= want;
 }
 
 /*
@@ -231,17 +282,12 @@ static void take_prepare(struct core *c, u32 dom)
 static bool runs_none(const struct core *c, u32 dom)
 {
 	const struct kv_domain *d = &c->domains[dom];
-	u64 most = domain_zone(c, d)->loose;
-	u32 want = d->dev.span_extents, i;
+	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_domains && most < want; i++) {
-		const struct kv_domain *o = &c->domains[i];
-
-		if (o->used && i != dom && o->zone == d->zone)
-			most += (u64)(domain_slack(o) + o->dev.nr[BLK_CACHED]) /
-				o->dev.span_blocks * o->dev.span_extents;
-	}
-	return most < want;
+	for (i = d->zone; i < d->zone + d->shards; i++)
+		if (!zone_has_run(c, dom, i))
+			return true;
+	return false;
 }
 
 /**
@@ -265,7 +311,7 @@ u32 span_runs_possible(struct core *c, u32 dom, u32 *back)
 		/* A run that is counted makes others dearer, never cheaper. */
 		if (cost && !(seen & (BIT(cost + 1) - 1)))
 			continue;
-		core_work(c, domain_zone(c, d)->nr_online * WORK_EXTENT);
+		core_work(c, scan_work(c, d));
 		for_each_run(c, d, i)
 			runs += run_possible(c, dom, i, cost, &seen);
 		if (cost < RUN_REVOKE)
@@ -307,7 +353,7 @@ static bool nobody_is_protected(const struct core *c, u32 dom)
 	const struct kv_domain *d = &c->domains[dom];
 	u32 i;
 
-	if (!extents_can_be_made(domain_zone(c, d)))
+	if (!domain_can_make(c, d))
 		return false;
 	for_each_neighbour(c, d, i)
 		if (i != dom && c->domains[i].emin)
@@ -322,17 +368,17 @@ static bool nobody_is_protected(const struct core *c, u32 dom)
 u32 span_runs_reachable(struct core *c, u32 dom)
 {
 	const struct kv_domain *d = &c->domains[dom];
-	u32 runs = 0, i, e, nr = d->dev.span_extents;
+	u32 runs = 0, i, e, n;
 
 	if (nobody_is_protected(c, dom))
-		return domain_zone(c, d)->nr_online / nr;
-	core_work(c, domain_zone(c, d)->nr_online * WORK_EXTENT);
+		return domain_online(c, d) / d->dev.span_extents;
+	core_work(c, scan_work(c, d));
 	spares_reset(c);
 	for_each_run(c, d, i) {
-		for (e = i; e < i + nr; e++)
+		for_each_extent_of(c, d, e, n, i)
 			if (!extent_reachable(c, e, dom, i))
 				break;
-		runs += e == i + nr;
+		runs += n == run_size(d);
 	}
 	return runs;
 }
@@ -344,16 +390,16 @@ u32 span_runs_reachable(struct core *c, u32 dom)
 static void run_evict(struct core *c, u32 dom, u32 first, bool low,
 		      u32 *evicted)
 {
-	u32 e, nr;
+	u32 e, n, nr;
 
-	for_each_extent(e, first, c->domains[dom].dev.span_extents) {
+	for_each_extent_of(c, &c->domains[dom], e, n, first) {
 		u32 span = c->extents[e].span;
 
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
 		KV_BUG_ON(c->spans[span].domain == dom);
 		nr = span_evict_cached(c, span);
-		evicted[e - first] = nr;
+		evicted[n] = nr;
 		if (nr && low)
 			c->domains[c->spans[span].domain].nr_low_events++;
 		/* A copy that ends kicks all domains when the span is empty. */
@@ -365,9 +411,9 @@ static void run_evict(struct core *c, u32 dom, u32 first, bool low,
 /* Is every span of the run without a block in use? */
 static bool run_is_empty(const struct core *c, u32 dom, u32 first)
 {
-	u32 e;
+	u32 e, n;
 
-	for_each_extent(e, first, c->domains[dom].dev.span_extents) {
+	for_each_extent_of(c, &c->domains[dom], e, n, first) {
 		const struct kv_span *sp = &c->spans[c->extents[e].span];
 
 		if (c->extents[e].state == EXT_SPAN &&
@@ -387,20 +433,20 @@ static bool run_is_empty(const struct core *c, u32 dom, u32 first)
  */
 static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
 {
-	u32 evicted[CORE_SPAN_MAX], e;
+	u32 evicted[CORE_SPAN_MAX * CORE_MAX_ZONES], e, n;
 
-	KV_BUG_ON(c->domains[dom].dev.span_extents > CORE_SPAN_MAX);
+	KV_BUG_ON(run_size(&c->domains[dom]) > ARRAY_SIZE(evicted));
 	run_evict(c, dom, first, low, evicted);
 	if (!run_is_empty(c, dom, first))
 		return false;
-	for_each_extent(e, first, c->domains[dom].dev.span_extents) {
+	for_each_extent_of(c, &c->domains[dom], e, n, first) {
 		u32 span = c->extents[e].span;
 
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
 		core_tell(c, steal_span, .domain = c->spans[span].domain,
 			  .taker = dom, .extent = span,
-			  .cached = evicted[e - first]);
+			  .cached = evicted[n]);
 		KV_BUG_ON(c->spans[span].nr_free != c->spans[span].nr_blocks);
 		span_release(c, span);
 	}
@@ -411,9 +457,9 @@ static bool run_clear(struct core *c, u32 dom, u32 first, bool low)
 static u64 run_share(const struct core *c, u32 dom, u32 first)
 {
 	u64 share = 0;
-	u32 e;
+	u32 e, n;
 
-	for_each_extent(e, first, c->domains[dom].dev.span_extents)
+	for_each_extent_of(c, &c->domains[dom], e, n, first)
 		if (c->extents[e].state == EXT_SPAN)
 			share = max(share, limit_share(&c->domains[
 				c->spans[c->extents[e].span].domain]) + 1);
@@ -423,10 +469,8 @@ static u64 run_share(const struct core *c, u32 dom, u32 first)
 /* Order of runs at the same cost: the one with the largest key goes first. */
 static u64 run_key(const struct core *c, u32 dom, u32 first)
 {
-	u32 nr = c->domains[dom].dev.span_extents;
-
 	/* A living client can answer; a lingering one has to end. */
-	return (u64)!revoke_haunted(c, first, nr) << 63 |
+	return (u64)!revoke_haunted(c, dom, first) << 63 |
 	       min(run_share(c, dom, first), BIT_ULL(63) - 1);
 }
 
@@ -461,11 +505,11 @@ static void runs_choose(struct core *c, u32 dom, u32 cost, u32 *seen, u32 from,
 	l->nr = 0;
 	l->next = 0;
 	l->cost = cost;
-	for (i = from; i + nr <= zone_end(domain_zone(c, d)); i += nr) {
-		core_work(c, WORK_EXTENT * nr);
+	for (i = from; i + nr <= domain_end(c, d); i += nr) {
+		core_work(c, WORK_EXTENT * run_size(d));
 		if (!run_possible(c, dom, i, cost, seen))
 			continue;
-		run_untake(c, i, i + nr);
+		run_untake(c, dom, i, run_size(d));
 		look_add(l, i, run_key(c, dom, i));
 		if (cost == RUN_FREE)
 			break;
@@ -479,7 +523,7 @@ static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
 						       CORE_NONE;
 
 	KV_BUG_ON(run + c->domains[dom].dev.span_extents >
-		  zone_end(domain_zone(c, &c->domains[dom])));
+		  domain_end(c, &c->domains[dom]));
 	KV_BUG_ON(c->extents[run].want || owner == dom);
 	if (!run_clear(c, dom, run, cost % RUN_REVOKE == RUN_LOW))
 		return false;
@@ -496,18 +540,19 @@ static bool run_steal(struct core *c, u32 dom, u32 run, u32 cost)
  */
 static u32 look_next(struct core *c, u32 dom, struct run_look *l)
 {
-	u32 nr = c->domains[dom].dev.span_extents, seen = 0, run;
+	const struct kv_domain *d = &c->domains[dom];
+	u32 seen = 0, run;
 
 	spares_reset_domains(c);
 	if (l->nr && l->cost == RUN_FREE)	/* go on behind it */
-		runs_choose(c, dom, RUN_FREE, &seen, l->run[0] + nr, l);
+		runs_choose(c, dom, RUN_FREE, &seen, l->run[0] + d->dev.span_extents, l);
 	KV_BUG_ON(l->nr > LOOK_RUNS);
 	while (l->next < l->nr) {
 		run = l->run[l->next++];
-		core_work(c, WORK_EXTENT * nr);
+		core_work(c, WORK_EXTENT * run_size(d));
 		if (run_possible(c, dom, run, l->cost, &seen) ||
 		    run_possible(c, dom, run, RUN_FREE, &seen)) {
-			run_untake(c, run, run + nr);
+			run_untake(c, dom, run, run_size(d));
 			return run;
 		}
 	}
@@ -578,9 +623,9 @@ static bool anybody_keeps(const struct core *c, u32 dom)
 static bool run_is_kept(const struct core *c, u32 dom, u32 first)
 {
 	bool any = false;
-	u32 e;
+	u32 e, n;
 
-	for_each_extent(e, first, c->domains[dom].dev.span_extents) {
+	for_each_extent_of(c, &c->domains[dom], e, n, first) {
 		if (c->extents[e].state != EXT_SPAN)
 			continue;
 		any = true;
@@ -594,9 +639,9 @@ static bool run_is_kept(const struct core *c, u32 dom, u32 first)
 /* Cached blocks in the spans of the run. */
 static u32 run_cached(const struct core *c, u32 dom, u32 first)
 {
-	u32 e, nr = 0;
+	u32 e, n, nr = 0;
 
-	for_each_extent(e, first, c->domains[dom].dev.span_extents)
+	for_each_extent_of(c, &c->domains[dom], e, n, first)
 		if (c->extents[e].state == EXT_SPAN)
 			nr += c->spans[c->extents[e].span].nr_cached;
 	return nr;
@@ -605,14 +650,14 @@ static u32 run_cached(const struct core *c, u32 dom, u32 first)
 /* Cost of a run that other domains keep: RUN_FREE, RUN_CACHE, else RUN_NONE. */
 static u32 kept_cost(struct core *c, u32 dom, u32 run)
 {
-	u32 cost, seen = 0;
+	u32 cost, seen = 0, size = run_size(&c->domains[dom]);
 
-	core_work(c, WORK_EXTENT * c->domains[dom].dev.span_extents);
+	core_work(c, WORK_EXTENT * size);
 	if (!run_is_kept(c, dom, run))
 		return RUN_NONE;
 	for (cost = RUN_FREE; cost <= RUN_CACHE; cost++) {
 		if (run_possible(c, dom, run, cost, &seen)) {
-			run_untake(c, run, run + c->domains[dom].dev.span_extents);
+			run_untake(c, dom, run, size);
 			return cost;
 		}
 	}

@@ -118,6 +118,7 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h)
 {
 	struct kv_domain *d = seq_domain(c, s);
 	const u64 waited = c->now - s->since;
+	struct kv_zone *z;
 
 	KV_BUG_ON(!(s->flags & SEQF_QUEUED) || (s->flags & SEQF_RUNNING));
 	KV_BUG_ON(s->nr_steps || seq_reserved(c, s));
@@ -136,7 +137,8 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h)
 	s->active = c->now;
 	s->limiting_pool = KVMM_NO_POOL;
 	why_back(c, s);
-	domain_zone(c, d)->touched += (u64)domain_most(d, s->nr_ids) * d->dev.block_bytes;
+	for_each_zone(c, d, z)
+		z->touched += (u64)domain_most(d, s->nr_ids) * d->dev.block_bytes;
 	admit_count(c, s, s->valid_len);
 	core_tell(c, admit, SAID_SEQ(c, s), .tokens = s->nr_ids,
 		  .cached = s->valid_len, .blocks = seq_reserved(c, s),
@@ -349,7 +351,7 @@ static enum verdict admit_one(struct core *c, struct kv_seq *s)
 		seq_fail(c, s, -EDQUOT);
 		return WAITS_NOT;
 	}
-	KV_BUG_ON(d->close_waits && !domain_zone(c, d)->resizing);
+	KV_BUG_ON(d->close_waits && !domain_resizes(c, d));
 	if (d->close_waits) {
 		why_note(c, CORE_WAIT_moving, CORE_NONE);
 		return ROOM_MADE;

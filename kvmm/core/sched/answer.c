@@ -109,7 +109,7 @@ static void fill_done(struct core *c, u32 entry)
  */
 static void copy_measure(struct core *c, const struct kv_entry *e)
 {
-	u64 kb = max(c->domains[e->domain].dev.block_bytes / 1024, 1ull);
+	u64 kb = max(domain_payload(&c->domains[e->domain]) / 1024, 1ull);
 	u64 ns = c->now - max(e->started, c->head->copy_last);
 	struct kv_copies *r = &c->head->copies;
 

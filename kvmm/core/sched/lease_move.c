@@ -136,7 +136,7 @@ static bool promote_room(struct core *c, const struct kv_seq *s)
 	if (d->nr_waiting || d->nr_marked || want > domain_capacity(c, d) / 2)
 		return false;
 	if (domain_slack(d) < want && !d->dev.pending_spans &&
-	    extents_can_be_made(domain_zone(c, seq_domain(c, s))) &&
+	    domain_can_make(c, seq_domain(c, s)) &&
 	    !room_is_wanted(c, s->domain) &&
 	    (u64)domain_used(d) + d->dev.reserved + want <=
 	    min(d->dev.max_blocks, d->high_blocks))

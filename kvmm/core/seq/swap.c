@@ -74,7 +74,7 @@ static u32 family_blocks(struct core *c, struct kv_seq *s, u32 state,
 bool swap_pays(const struct core *c, const struct kv_domain *d, u32 nr_blocks, u32 fresh,
 	       u64 tokens)
 {
-	u64 kb = max(d->dev.block_bytes / 1024, 1ull);
+	u64 kb = max(domain_payload(d) / 1024, 1ull);
 	u64 move = (nr_blocks + (u64)fresh) * kb * c->head->copy_ns_kb;
 	u64 compute = tokens * d->prefill_ns_token;
 	u32 swappiness = core_cfg(c)->swappiness;

@@ -71,7 +71,7 @@ u64 commit_limit(const struct core *c, const struct kv_domain *d)
 }
 
 /*
- * Bytes of the pool behind @nr blocks, with their part of the unused span end.
+ * Bytes of each device pool behind @nr blocks, with their part of the unused span end.
  */
 static u64 blocks_bytes(const struct core *c, const struct kv_domain *d,
 			u64 nr)
@@ -84,12 +84,12 @@ static u64 blocks_bytes(const struct core *c, const struct kv_domain *d,
 u64 commit_zone(const struct core *c, u32 zone, u64 *limit)
 {
 	const u64 pool = c->head->zones[zone].nr_online * core_cfg(c)->extent_size;
-	const struct kv_domain some = { .zone = zone };
 	u64 sum = 0;
 	u32 i;
 
-	for_each_neighbour(c, &some, i)
-		sum += blocks_bytes(c, &c->domains[i],
+	for_each_domain(c, i)
+		if (domain_is_in(&c->domains[i], zone))
+			sum += blocks_bytes(c, &c->domains[i],
 					    commit_blocks(&c->domains[i]));
 	*limit = pool / 100 * core_cfg(c)->overcommit_ratio +
 		 pool % 100 * core_cfg(c)->overcommit_ratio / 100;
@@ -110,11 +110,16 @@ bool commit_never(const struct core *c, const struct kv_domain *d, u64 tokens)
 bool commit_node_waits(const struct core *c, const struct kv_domain *d, u64 nr)
 {
 	u64 sum, limit;
+	u32 i;
 
 	if (core_cfg(c)->overcommit != CORE_OVERCOMMIT_NEVER)
 		return false;
-	sum = commit_zone(c, d->zone, &limit);
-	return sum + blocks_bytes(c, d, nr) > limit;
+	for (i = d->zone; i < d->zone + d->shards; i++) {
+		sum = commit_zone(c, i, &limit);
+		if (sum + blocks_bytes(c, d, nr) > limit)
+			return true;
+	}
+	return false;
 }
 
 /* The same for both limits, of its domain and of the node. */

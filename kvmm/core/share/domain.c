@@ -127,7 +127,8 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 			const struct kvmm_attach_req *req,
 			struct core_attach_info *info)
 {
-	u32 g;
+	u32 g, most = CORE_NONE;
+	const struct kv_zone *z;
 
 	shape_groups(c, d, req);
 	if (d->hit_tokens > KVMM_MAX_BLOCK_TOKENS) {
@@ -145,7 +146,9 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 			return -EINVAL;
 		}
 	}
-	if (shape_span(c, &d->dev, CORE_POOL_DEV, domain_zone(c, d)->nr_extents)) {
+	for_each_zone(c, d, z)
+		most = min(most, z->nr_extents);
+	if (shape_span(c, &d->dev, CORE_POOL_DEV, most)) {
 		info->text = "a block does not fit into the largest span (8 extents): use fewer tokens a block, or start kvmm with a larger --extent-size";
 		return -EINVAL;
 	}
@@ -230,9 +233,9 @@ static int req_check(const struct kvmm_attach_req *req, const char **text)
 		*text = "a layout has 1 to 8 layer groups";
 		return -EINVAL;
 	}
-	if (req->nr_shards != 1) {
-		*text = "this version takes one shard";
-		return -EOPNOTSUPP;
+	if (!req->nr_shards || req->nr_shards > CORE_MAX_ZONES) {
+		*text = "a block has 1 to 8 shards";
+		return -EINVAL;
 	}
 	if (req->flags & KVMM_ATTACH_RESUME) {
 		*text = "this version does not resume attachments: attach anew";
@@ -341,7 +344,7 @@ static void domain_drop_entries(struct core *c, u32 dom)
 /**
  * domain_part_init() - give a domain its part in a lower pool
  *
- * A slot there is a header and a block, and a span is 1, 2, 4 or 8 extents.  If
+ * A slot there is a header and all shards of a block, and a span is 1, 2, 4 or 8 extents.  If
  * a slot is larger than 8 extents the part stays unused.
  */
 void domain_part_init(struct core *c, u32 dom, u32 pool)
@@ -352,7 +355,7 @@ void domain_part_init(struct core *c, u32 dom, u32 pool)
 	KV_BUG_ON(pool == CORE_POOL_DEV || !d->dev.block_bytes);
 	part_init(part);
 	part->max_blocks = CORE_NONE;
-	part->block_bytes = CORE_SLOT_HEADER + ALIGN_UP(d->dev.block_bytes, 4096ull);
+	part->block_bytes = CORE_SLOT_HEADER + ALIGN_UP(domain_payload(d), 4096ull);
 	part->used = core_pool(c, pool)->nr_extents &&
 		     !shape_span(c, part, pool, core_pool(c, pool)->nr_extents);
 }
@@ -394,21 +397,33 @@ static const char device_failed[] = "the device of this pool has failed, and no 
 static u64 zone_room(const struct core *c, u32 zone)
 {
 	const struct kv_zone *z = &c->head->zones[zone];
-	const struct kv_domain some = { .zone = zone };
 	u64 room = z->nr_online * core_cfg(c)->extent_size, used = 0;
 	u32 i;
 
-	for_each_neighbour(c, &some, i) {
+	for_each_domain(c, i) {
 		const struct kv_domain *d = &c->domains[i];
 
-		used += max(domain_held(d), d->emin) * d->dev.block_bytes;
+		if (domain_is_in(d, zone))
+			used += max(domain_held(d), d->emin) * d->dev.block_bytes;
 	}
 	return z->device ? 0 : room - min(room, used);
 }
 
+/* The least room of @nr neighbouring device pools: as much as each shard can have. */
+static u64 zones_room(const struct core *c, u32 zone, u32 nr)
+{
+	u64 room = ~0ull;
+	u32 i;
+
+	for (i = zone; i < zone + nr; i++)
+		room = min(room, zone_room(c, i));
+	return room;
+}
+
 /*
- * The device pool of a new domain: that which was asked for, else the one with the most
- * room.  The first of equal ones, so that pools fill in their order.
+ * The first device pool of a new domain: that which was asked for, else the one from
+ * which its shards have the most room.  The first of equal ones, so that pools fill in
+ * their order.
  */
 static u32 zone_choose(const struct core *c, const struct kvmm_attach_req *req)
 {
@@ -416,8 +431,8 @@ static u32 zone_choose(const struct core *c, const struct kvmm_attach_req *req)
 
 	if (req->pool)
 		return req->pool - 1;
-	for (i = 1; i < c->head->nr_zones; i++)
-		if (zone_room(c, i) > zone_room(c, best))
+	for (i = 1; i + req->nr_shards <= c->head->nr_zones; i++)
+		if (zones_room(c, i, req->nr_shards) > zones_room(c, best, req->nr_shards))
 			best = i;
 	return best;
 }
@@ -434,6 +449,7 @@ static int domain_shape(const struct core *c, struct kv_domain *d, u32 zone,
 	domain_init(d);
 	psi_init(c, &d->psi);
 	d->zone = zone;
+	d->shards = req->nr_shards;
 	err = shape_layout(c, d, req, info);
 	if (err)
 		return err;
@@ -484,13 +500,13 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 	struct kv_domain fresh;
 	int err;
 
-	if (c->head->zones[zone].device) {
-		info->text = device_failed;
-		return -ENODEV;
-	}
 	err = domain_shape(c, &fresh, zone, req, info);
 	if (err)
 		return err;
+	if (device_is_down(c, &fresh)) {
+		info->text = device_failed;
+		return -ENODEV;
+	}
 	if (old == CORE_NONE) {
 		err = tenant_may_have(c, who, &info->text);
 		if (err)
@@ -536,7 +552,8 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	u32 g;
 
 	if (!was.nr_groups || was.nr_groups > KVMM_MAX_GROUPS || !was.name[0] ||
-	    was.zone >= c->head->nr_zones ||
+	    was.zone >= c->head->nr_zones || !was.shards ||
+	    was.shards > c->head->nr_zones - was.zone ||
 	    was.name[KVMM_NAME_LEN - 1] || !weight_is_sane(&was))
 		return -EINVAL;
 	for (g = 0; g < was.nr_groups; g++)
@@ -548,6 +565,7 @@ int domain_restore(const struct core *c, struct kv_domain *d)
 	domain_init(d);
 	psi_init(c, &d->psi);
 	d->zone = was.zone;
+	d->shards = was.shards;
 	if (shape_layout(c, d, &req, &info))
 		return -EINVAL;
 	memcpy(d->name, was.name, sizeof(d->name));
@@ -607,6 +625,7 @@ static bool domain_serves(const struct core *c, const struct kv_domain *d,
 			  const struct kvmm_attach_req *req)
 {
 	return domain_same(c, d, req) && !device_is_down(c, d) &&
+	       d->shards == req->nr_shards &&
 	       (!req->pool || req->pool == d->zone + 1);
 }
 
@@ -618,6 +637,8 @@ static int domain_taken(const struct core *c, const struct kv_domain *d,
 	if (device_is_down(c, d))
 		return -ENODEV;
 	*text = "this domain is in use in another device pool: ask for that pool or for none, or use another --domain";
+	if (d->shards != req->nr_shards)
+		*text = "this domain is in use with another number of shards: use another --domain";
 	if (!domain_same(c, d, req))
 		*text = "this domain is in use by another model identity (model, dtype, type of KV, mode or block size): use another --domain";
 	return -EEXIST;
@@ -647,6 +668,10 @@ int domain_attach(struct core *c, const struct tenant_who *who,
 		return err;
 	if (req->pool > c->head->nr_zones) {
 		info->text = "kvmm has no device pool of this number";
+		return -ENXIO;
+	}
+	if (max(req->pool, 1u) - 1 + req->nr_shards > c->head->nr_zones) {
+		info->text = "kvmm has too few device pools for the shards of this domain";
 		return -ENXIO;
 	}
 	tenant = core_find_tenant(c, who->key);

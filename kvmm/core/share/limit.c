@@ -107,6 +107,15 @@ static u64 asked_bytes(const struct core *c, const struct kv_domain *d,
 			     t->quota.max_min);
 }
 
+/* Count @bytes of the domain in each of its pools, as set by an operator or asked for. */
+static void promise_add(const struct kv_domain *d, struct promises *p, u64 bytes, bool set)
+{
+	u32 i;
+
+	for (i = d->zone; i < d->zone + d->shards; i++)
+		*(set ? &p[i].set : &p[i].asked) += bytes;
+}
+
 /* @p: an entry for each device pool */
 static void promises_sum(struct core *c, u32 which, struct promises *p)
 {
@@ -121,7 +130,7 @@ static void promises_sum(struct core *c, u32 which, struct promises *p)
 		if (!d->used || !d->nr_clients)
 			continue;
 		if (is_set(d, which))
-			p[d->zone].set += mark_bytes(c, d, which);
+			promise_add(d, p, mark_bytes(c, d, which), true);
 		else
 			c->tenants[d->tenant].asked[which] +=
 				mark_bytes(c, d, which);
@@ -129,43 +138,67 @@ static void promises_sum(struct core *c, u32 which, struct promises *p)
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		d = &c->domains[i];
 		if (d->used && d->nr_clients && !is_set(d, which))
-			p[d->zone].asked += asked_bytes(c, d, which);
+			promise_add(d, p, asked_bytes(c, d, which), false);
 	}
 }
 
-/* Protected blocks of a domain; limits of operators come first. */
+/* Bytes of a domain that are protected in a device pool; limits of operators come first. */
+static u64 promise_bytes(const struct core *c, const struct kv_domain *d, u32 which,
+			 const struct kv_zone *z, const struct promises *p)
+{
+	u64 pool = z->nr_online * core_cfg(c)->extent_size;
+
+	if (is_set(d, which))
+		return in_proportion(mark_bytes(c, d, which), p->set, pool);
+	return in_proportion(asked_bytes(c, d, which), p->asked,
+			     pool - min(p->set, pool));
+}
+
+/* Protected blocks of a domain: as many as each of its pools can promise. */
 static u32 promise_blocks(const struct core *c, const struct kv_domain *d,
 			  u32 which, const struct promises *p)
 {
-	u64 pool = pool_online(c, d);
+	const struct kv_zone *z;
+	u64 bytes = ~0ull;
 
-	p += d->zone;
-	if (is_set(d, which))
-		return to_blocks(&d->dev, in_proportion(mark_bytes(c, d, which),
-						  p->set, pool));
-	return to_blocks(&d->dev, in_proportion(asked_bytes(c, d, which), p->asked,
-					  pool - min(p->set, pool)));
+	for_each_zone(c, d, z)
+		bytes = min(bytes, promise_bytes(c, d, which, z, p + (z - c->head->zones)));
+	return to_blocks(&d->dev, bytes);
+}
+
+/* The domain's cache floor in bytes: the least that it has by weight in any of its pools. */
+static u64 floor_bytes(const struct core *c, const struct kv_domain *d, const u64 *weights)
+{
+	const struct kv_zone *z;
+	u64 bytes = ~0ull;
+
+	for_each_zone(c, d, z)
+		bytes = min(bytes, z->nr_online * core_cfg(c)->extent_size *
+			    core_cfg(c)->cache_floor * d->weight /
+			    (100 * weights[z - c->head->zones]));
+	return bytes;
 }
 
 /* Compute the cache floor of each domain that has clients. */
 static void floor_settle(struct core *c)
 {
-	u64 weights[CORE_MAX_ZONES] = { 0 }, bytes;
+	u64 weights[CORE_MAX_ZONES] = { 0 };
 	struct kv_domain *d;
-	u32 i;
+	u32 i, n;
 
-	for_each_domain(c, i)
-		if (c->domains[i].nr_clients)
-			weights[c->domains[i].zone] += c->domains[i].weight;
+	for_each_domain(c, i) {
+		d = &c->domains[i];
+		for (n = d->zone; n < d->zone + d->shards && d->nr_clients; n++)
+			weights[n] += d->weight;
+	}
 	for (i = 0; i < core_cfg(c)->max_domains; i++) {
 		d = &c->domains[i];
 		d->floor = 0;
 		if (!d->used || !d->nr_clients)
 			continue;
 		KV_BUG_ON(!d->weight || d->weight > weights[d->zone]);
-		bytes = pool_online(c, d) * core_cfg(c)->cache_floor *
-			d->weight / (100 * weights[d->zone]);
-		d->floor = min(to_blocks(&d->dev, bytes), d->dev.max_blocks);
+		d->floor = min(to_blocks(&d->dev, floor_bytes(c, d, weights)),
+			       d->dev.max_blocks);
 	}
 }
 

@@ -72,7 +72,7 @@ static bool seq_redoes(const struct kv_seq *s)
 static bool limits_itself(const struct core *c, const struct kv_domain *d,
 			  u32 nr)
 {
-	u64 spans = domain_zone(c, d)->nr_online / d->dev.span_extents;
+	u64 spans = domain_online(c, d) / d->dev.span_extents;
 
 	return domain_limited(d, nr) && d->dev.max_blocks < spans * d->dev.span_blocks;
 }

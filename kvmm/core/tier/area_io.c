@@ -51,7 +51,7 @@ static struct kv_pool *slot_pool(const struct core *c, u32 slot)
 /* Bytes of a request for the entry. */
 static u64 entry_bytes(const struct core *c, const struct kv_entry *e)
 {
-	return CORE_SLOT_HEADER + c->domains[e->domain].dev.block_bytes;
+	return CORE_SLOT_HEADER + domain_payload(&c->domains[e->domain]);
 }
 
 /* ---- rates ---- */
@@ -214,7 +214,7 @@ static u32 slot_in(struct core *c, u32 pool, u32 dom, u32 host, bool drop)
 /* A slot in any area; @drop: as slot_in(). */
 static u32 slot_in_any(struct core *c, u32 dom, u32 host, bool drop)
 {
-	u64 bytes = CORE_SLOT_HEADER + c->domains[dom].dev.block_bytes;
+	u64 bytes = CORE_SLOT_HEADER + domain_payload(&c->domains[dom]);
 	u32 tried = 0, n, best, same, slot;
 
 	KV_BUG_ON(host == CORE_NONE);

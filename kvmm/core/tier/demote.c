@@ -47,13 +47,13 @@ static u64 area_ns(const struct core *c, u32 dom, const struct kv_pool *p, u32 d
 {
 	u64 rate = area_rate(p, dir);
 
-	return rate ? c->domains[dom].dev.block_bytes * 1000000000ull / rate : 0;
+	return rate ? domain_payload(&c->domains[dom]) * 1000000000ull / rate : 0;
 }
 
 static u32 judge(const struct core *c, u32 dom)
 {
 	const struct kv_domain *d = &c->domains[dom];
-	u64 kb = max(d->dev.block_bytes / 1024, 1ull);
+	u64 kb = max(domain_payload(d) / 1024, 1ull);
 	/* Computing a token again fills its part of a block in each group. */
 	u64 compute = d->group[0].block_tokens * d->prefill_ns_token / d->nr_groups;
 	u64 in, out;
@@ -247,7 +247,7 @@ static u32 cached_before(const struct core *c, u32 blk)
 static u32 clean_most(const struct core *c, u32 dom)
 {
 	return max(min(CLEAN_BATCH, (u32)(CLEAN_BYTES /
-			c->domains[dom].dev.block_bytes)), 4u);
+			domain_payload(&c->domains[dom]))), 4u);
 }
 
 /* Nothing was copied for a while: a copy shows whether the rate is still the same. */

@@ -33,8 +33,8 @@ static void copy_issue(struct core *c, u32 entry, u32 io, u32 id_flag)
 		.to_host	= io == ENT_OUT,
 		.dev_off	= block_offset(c, e->dev),
 		.host_off	= block_offset(c, e->host) + CORE_SLOT_HEADER,
-		.bytes		= c->domains[e->domain].dev.block_bytes,
 	};
+	block_shards(c, &c->domains[e->domain], &cp);
 	c->ops->copy(c->ops_arg, &cp);
 }
 
@@ -141,8 +141,8 @@ static void io_issue(struct core *c, u32 entry)
 		.host_off	= block_offset(c, e->host),
 		.area_off	= block_offset(c, e->area),
 		.len		= CORE_SLOT_HEADER +
-				  (u32)ALIGN_UP(d->dev.block_bytes, 4096ull),
-		.payload	= (u32)d->dev.block_bytes,
+				  (u32)ALIGN_UP(domain_payload(d), 4096ull),
+		.payload	= (u32)domain_payload(d),
 		.domain		= e->domain,
 		.hash		= { e->hash[0], e->hash[1] },
 		.generation	= c->blocks[e->area].written,

@@ -124,6 +124,8 @@ static void reply_fill(const struct setup *s, const struct core_attach_info *in,
 	rep->domain = in->domain;
 	rep->pool = in->pool;
 	rep->nr_pools = s->nr_pools;
+	rep->nr_shards = in->shards;
+	memcpy(rep->shard_off, in->shard_off, sizeof(rep->shard_off));
 	rep->pool_bytes = s->cfg.pool_bytes;
 	rep->extent_size = s->cfg.extent_size;
 	rep->nr_extents = in->nr_extents;

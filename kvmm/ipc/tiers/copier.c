@@ -95,15 +95,24 @@ static bool in_pool(const struct copier *c, u64 off, u64 bytes)
 	return off <= c->setup->cfg.pool_bytes && bytes <= c->setup->cfg.pool_bytes - off;
 }
 
+/* Bytes of all parts of the block. */
+static u64 payload_bytes(const struct core_copy *cp)
+{
+	return cp->bytes * cp->nr_shards;
+}
+
 /* copier_judge() - 0, or -EFAULT: outside of the pools */
 int copier_judge(const struct copier *c, const struct core_copy *cp)
 {
-	const u64 slot = ALIGN_UP(cp->bytes, (u64)SWAPD_ALIGN);
+	const u64 slot = ALIGN_UP(payload_bytes(cp), (u64)SWAPD_ALIGN);
+	u32 i;
 
-	if (!in_pool(c, cp->dev_off, cp->bytes))
-		return -EFAULT;
+	for (i = 0; i < cp->nr_shards; i++)
+		if (!in_pool(c, cp->dev_off + cp->shard_off[i], cp->bytes) ||
+		    (cp->within && !in_pool(c, cp->dev_to + cp->shard_off[i], cp->bytes)))
+			return -EFAULT;
 	if (cp->within)
-		return in_pool(c, cp->dev_to, cp->bytes) ? 0 : -EFAULT;
+		return 0;
 	return cp->host_off > c->setup->host.bytes ||
 	       slot > c->setup->host.bytes - cp->host_off ? -EFAULT : 0;
 }
@@ -111,8 +120,10 @@ int copier_judge(const struct copier *c, const struct core_copy *cp)
 /* copier_clear_tail() - clear the rest of the last page of the slot */
 void copier_clear_tail(const struct copier *c, const struct core_copy *cp)
 {
-	memset(c->setup->host.base + cp->host_off + cp->bytes, 0,
-	       ALIGN_UP(cp->bytes, (u64)SWAPD_ALIGN) - cp->bytes);
+	const u64 bytes = payload_bytes(cp);
+
+	memset(c->setup->host.base + cp->host_off + bytes, 0,
+	       ALIGN_UP(bytes, (u64)SWAPD_ALIGN) - bytes);
 }
 
 /* copier_fault() - the fault that a test injects into this copy, or 0 */
@@ -178,8 +189,6 @@ static int copy_block(struct copier *c, const struct core_copy *cp)
 	u64 off = cp->dev_off, left = cp->bytes;
 	int err = 0;
 
-	if (cp->to_host)
-		copier_clear_tail(c, cp);
 	while (left && !err) {
 		u64 len = min(left, extent_left(c, off));
 
@@ -191,15 +200,29 @@ static int copy_block(struct copier *c, const struct core_copy *cp)
 	return err;
 }
 
+/* Part @i of a copy, as a copy of its own. */
+static int copy_shard(struct copier *c, const struct core_copy *cp, u32 i)
+{
+	struct core_copy one = *cp;
+
+	one.dev_off += cp->shard_off[i];
+	one.dev_to += cp->shard_off[i];
+	one.host_off += i * cp->bytes;
+	return cp->within ? copy_within(c, &one) : copy_block(c, &one);
+}
+
 static int copier_do(struct copier *c, const struct core_copy *cp)
 {
 	int err = copier_fault(cp);
+	u32 i;
 
 	if (!err)
 		err = copier_judge(c, cp);
-	if (err)
-		return err;
-	return cp->within ? copy_within(c, cp) : copy_block(c, cp);
+	if (!err && cp->to_host)
+		copier_clear_tail(c, cp);
+	for (i = 0; !err && i < cp->nr_shards; i++)
+		err = copy_shard(c, cp, i);
+	return err;
 }
 
 /* A copy that took @ns is over; a failed one counts as no bytes. */
@@ -213,7 +236,7 @@ static void copier_count(struct copy_counts *n, const struct core_copy *cp,
 
 	WRITE_ONCE(*took, *took + ns);
 	if (!status)
-		WRITE_ONCE(*moved, *moved + cp->bytes);
+		WRITE_ONCE(*moved, *moved + payload_bytes(cp));
 }
 
 /* Queue the answer; the mm thread may still sleep. */

@@ -95,6 +95,8 @@ static int copy_begin(struct copier *c, const struct core_copy *cp, u32 dir)
 
 	if (err)
 		return err;
+	if (cp->nr_shards != 1)
+		return -EOPNOTSUPP;	/* a daemon has one pool of this kind */
 	if (dir == DEV_COPY_OUT)
 		copier_clear_tail(c, cp);
 	return c->setup->dev.ops->copy_begin(&c->setup->dev, &dc);
