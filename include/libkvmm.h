@@ -64,6 +64,9 @@ void kvmm_identity_final(struct kvmm_identity *id, u8 *out);
  *                where there is the most room
  * @nr_shards:    device pools from there on that each block has a part in; 0: 1.
  *                @group and the limits are those of one part
+ * @shard:        part that this process maps, from 1 on; 0: all parts
+ * @leader:       kvmm_attach_rep.client, plus 1, of the process that opens sequences;
+ *                this one is a rank that maps @shard for it.  0: it opens them itself
  * @weight:       share of the memory that is promised to no domain, 1 to 10000;
  *                0: 100
  * @max_seqs:     sequences wanted; 0: 256
@@ -87,6 +90,8 @@ struct kvmm_params {
 	u64			swap_max_bytes;
 	u32			pool;
 	u32			nr_shards;
+	u32			shard;
+	u32			leader;
 	u32			weight;
 	u32			max_seqs;
 	u32			max_steps;

@@ -46,7 +46,7 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0x38f21be367218f3cull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0x2b353b5e89836976ull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -146,6 +146,9 @@ KVMM_ASSERT_SIZE(kvmm_limits, 32);
  * @pool:         first device pool that the domain is to be in, plus 1; the other shards are
  *                in the pools behind it.  0: where it is, and a new domain where there is the
  *                most room
+ * @shard:        part of each block that the client maps, from 1 on; 0: all parts
+ * @leader:       client id, plus 1, of a client of the domain that opens sequences: this
+ *                client is a rank that maps @shard for it.  0: it opens sequences itself
  * @nr_groups:    used entries of @group, 1 to KVMM_MAX_GROUPS
  * @max_steps:    most steps open at once, 1 to KVMM_MAX_STEPS
  * @sq_entries:   submission entries wanted, a power of two
@@ -189,8 +192,9 @@ struct kvmm_attach_req {
 	__u32			resume_client;
 	__u32			resume_index;
 	__u32			pool;
-	__u32			resv0;
-	__u64			resv;
+	__u32			shard;
+	__u32			leader;
+	__u32			resv;
 };
 KVMM_ASSERT_SIZE(kvmm_attach_req, 568);
 KVMM_ASSERT_OFFSET(kvmm_attach_req, group, 152);

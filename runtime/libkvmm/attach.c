@@ -72,6 +72,8 @@ static int fill_request(struct kvmm_attach_req *req,
 	for (i = 1; i < KVMM_MAX_TIERS && p->swap_max_bytes; i++)
 		req->limits[i].max = p->swap_max_bytes;
 	req->pool = p->pool;
+	req->shard = p->shard;
+	req->leader = p->leader;
 	req->weight = p->weight ? p->weight : 100;
 	return 0;
 }

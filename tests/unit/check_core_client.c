@@ -35,7 +35,8 @@ BAD(flags, KVMM_ATTACH_RESUME)
 #define BAD_AT(name, place, value)					\
 	static void bad_##name(void) { bad_req.place = (value); }
 
-BAD(resv0, 1)
+BAD(shard, 2)
+BAD(leader, 1)
 BAD(resv, 1)
 BAD(pool, 2)
 BAD_AT(domain_empty, domain[0], 0)
@@ -68,7 +69,8 @@ static const struct {
 	void		(*spoil)(void);
 	int		error;
 } bad_attach[] = {
-	{ "resv0", bad_resv0, -EINVAL },
+	{ "shard 2 of 1", bad_shard, -EINVAL },
+	{ "a rank without a shard", bad_leader, -EINVAL },
 	{ "resv", bad_resv, -EINVAL },
 	{ "a pool that is not there", bad_pool, -ENXIO },
 	{ "no name", bad_domain_empty, -EINVAL },

@@ -18,7 +18,7 @@
 	f(s, max_seqs) f(s, group) f(s, limits) f(s, weight)		\
 	f(s, step_tokens) f(s, resume_epoch) f(s, resume_token)		\
 	f(s, resume_seen) f(s, resume_client) f(s, resume_index)	\
-	f(s, pool) f(s, resv0) f(s, resv)
+	f(s, pool) f(s, shard) f(s, leader) f(s, resv)
 #define F_ATTACH_REP(f, s)	f(s, magic) f(s, abi_version)		\
 	f(s, status) f(s, layout_hash) f(s, features)			\
 	f(s, daemon_epoch) f(s, token) f(s, client) f(s, domain)	\

@@ -65,16 +65,20 @@ static void client_ranges(struct walk *w, u32 i)
 	const struct core *c = w->c;
 	const struct core_config *cfg = core_cfg(c);
 	const struct kv_client *cl = &c->clients[i];
+	u32 n;
 
 	if (cl->state == CLI_FREE)
 		return;
+	for (n = 0; n < CORE_MAX_ZONES; n++)
+		must(w, "client of a shard of client", i,
+		     none_or(cl->member[n], cfg->max_clients));
 	must(w, "facts of client", i, cl->state <= CLI_DEAD &&
 	     cl->domain < cfg->max_domains && c->domains[cl->domain].used &&
 	     cl->tenant == c->domains[cl->domain].tenant && cl->max_steps &&
 	     cl->max_steps <= cfg->max_steps && cl->max_seqs &&
 	     cl->max_seqs <= cfg->max_seqs && cl->nr_steps <= cl->max_steps &&
 	     cl->step_head < KVMM_MAX_STEPS && cl->away <= AWAY_SALVAGED &&
-	     cl->committed <= cl->last_number);
+	     cl->committed <= cl->last_number && rank_is_sane(c, i));
 }
 
 /* ---- sequences ---- */

@@ -253,6 +253,8 @@ static void client_reset(struct core *c, struct walk *w, u32 i)
 		.committed = min(was.committed, was.last_number),
 		.free_page = CORE_NONE, .nr_free_pages = cfg->nr_tables,
 		.unacked_since = c->now, .draining = was.draining,
+		.leader = was.leader, .shards = was.shards, .broken = was.broken,
+		.quiet = was.quiet,
 	};
 	c->domains[cl->domain].nr_clients++;
 	KV_BUG_ON(c->domains[cl->domain].nr_clients > cfg->max_clients);
@@ -402,6 +404,8 @@ static void clients_reset(struct core *c, struct walk *w)
 	       (u64)core_sizes(c)->nr_blocks);
 	for (i = 0; i < core_cfg(c)->max_clients; i++)
 		client_reset(c, w, i);
+	if (!w->r->nr_faults && !ranks_restore(c))
+		walk_fault(w, "adopt", "ranks of clients", 0, 0, 1);
 	for (i = 0; i < core_cfg(c)->max_clients; i++)
 		client_seqs(c, w, i);
 	for (i = 0; i < core_cfg(c)->max_tenants; i++) {

@@ -101,9 +101,7 @@ static void extent_holders(struct core *c, u32 e)
 	u32 i;
 
 	for (i = 0; i < core_cfg(c)->max_clients && x->backed; i++)
-		if (c->clients[i].state != CLI_FREE &&
-		    c->clients[i].tenant == x->tenant &&
-		    domain_is_in(&c->domains[c->clients[i].domain], zone_of(c, e)))
+		if (c->clients[i].state != CLI_FREE && client_maps(c, i, e))
 			clients |= BIT_ULL(i);
 	x->sent &= clients;
 	/*
@@ -118,7 +116,7 @@ static void extent_holders(struct core *c, u32 e)
 	for (i = 0; i < core_cfg(c)->max_clients; i++)
 		if ((x->sent & ~x->mapped & BIT_ULL(i)) &&
 		    x->state != EXT_REVOKING)
-			c->clients[i].nr_unacked++;
+			extent_unacked(c, i, 1);
 }
 
 /* A valid span begins at @first: none begins in another of its extents. */

@@ -352,6 +352,18 @@ static inline void core_count(struct core *c, enum core_event ev, u64 n)
 	c->head->events[ev] += n;
 }
 
+/* Maps the client memory for the sequences of another one?  See ranks.c. */
+static inline bool client_is_rank(const struct core *c, u32 client)
+{
+	return c->clients[client].leader != client;
+}
+
+/* The client's shards of a domain: a bit for each device pool of it. */
+static inline u32 shards_all(u32 nr)
+{
+	return BIT(nr) - 1;
+}
+
 static inline u32 seq_index(const struct core *c, const struct kv_seq *s)
 {
 	return (u32)(s - c->seqs);

@@ -891,7 +891,8 @@ enum {
  * @again:       time at which a grant was last refused for lack of memory
  * @promised:    table pages that are reserved for its running sequences
  * @nr_marked:   its marked sequences, whose steps are open
- * @nr_unacked:  extents that it was sent and has not acknowledged
+ * @nr_unacked:  extents that it was sent and has not acknowledged; of a leader also
+ *               those of its ranks, and one for each shard that no client maps
  * @unacked_since: time since which there are such extents
  * @committed:   number of its last request that was answered
  * @back:        time at which it resumed after an adoption; the deadlines of
@@ -899,6 +900,13 @@ enum {
  * @away:        AWAY_*; a client that is away has no segments
  * @begun:       steps that it began, modulo 2^32
  * @draining:    it may begin nothing new, see operate.c
+ * @leader:      client whose sequences it maps memory for: itself, unless it is a rank
+ *               (ranks.c); CORE_NONE: that client has gone
+ * @shards:      bit set of the shards of the domain that it maps
+ * @member:      of a leader: the client that maps each shard; CORE_NONE: none does
+ * @broken:      a client that it works with has died: it is killed, or will be when it
+ *               is back
+ * @quiet:       its process has ended, and its record waits for those of its ranks
  */
 struct kv_client {
 	u32	state;
@@ -929,7 +937,12 @@ struct kv_client {
 	u32	away;
 	u32	begun;
 	u32	draining;
+	u32	leader;
+	u32	shards;
+	u32	broken;
+	u32	quiet;
 	u32	resv;
+	u32	member[CORE_MAX_ZONES];
 };
 
 /**

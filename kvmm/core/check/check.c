@@ -650,7 +650,43 @@ static void expect_holder(struct walk *w, u32 e, u32 client)
 	expect(w, "law 2", "tenant that maps extent", e, cl->tenant,
 	       c->extents[e].tenant);
 	expect(w, "pool", "device pool of a client that maps extent", e,
-	       domain_is_in(&c->domains[cl->domain], zone_of(c, e)), 1);
+	       client_maps(c, client, e), 1);
+}
+
+/* Extents that the client itself has not mapped though it was sent them. */
+static u32 unacked_own(const struct core *c, u32 client)
+{
+	u32 e, nr = 0;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++)
+		nr += c->extents[e].state != EXT_REVOKING &&
+		      (c->extents[e].sent & ~c->extents[e].mapped & BIT_ULL(client));
+	return nr;
+}
+
+/* The clients that map shards for a leader, and the extents not mapped yet. */
+static void walk_client(struct walk *w, u32 client)
+{
+	const struct core *c = w->c;
+	const struct kv_client *cl = &c->clients[client];
+	u32 nr = unacked_own(c, client), i, by;
+
+	if (cl->state != CLI_ALIVE)
+		return;
+	for (i = 0; i < core_cfg(c)->max_clients && cl->leader == client; i++)
+		if (i != client && c->clients[i].state != CLI_FREE &&
+		    c->clients[i].leader == client)
+			nr += c->clients[i].nr_unacked;
+	for (i = 0; i < c->domains[cl->domain].shards && cl->leader == client; i++) {
+		by = cl->member[i];
+		nr += by == CORE_NONE;
+		if (by != CORE_NONE)
+			expect(w, "ranks", "client that maps a shard for", client,
+			       c->clients[by].state != CLI_FREE &&
+			       c->clients[by].leader == client &&
+			       (c->clients[by].shards & BIT(i)), 1);
+	}
+	expect(w, "ranks", "extents not mapped of client", client, cl->nr_unacked, nr);
 }
 
 static void walk_extents(struct walk *w)
@@ -659,9 +695,11 @@ static void walk_extents(struct walk *w)
 	u64 alive = 0;
 	u32 i;
 
-	for (i = 0; i < core_cfg(c)->max_clients; i++)
+	for (i = 0; i < core_cfg(c)->max_clients; i++) {
 		if (c->clients[i].state != CLI_FREE)
 			alive |= BIT_ULL(i);
+		walk_client(w, i);
+	}
 	for (i = 0; i < core_sizes(c)->nr_extents; i++) {
 		const struct kv_extent *x = &c->extents[i];
 		u32 n;

@@ -45,6 +45,28 @@ static void extent_tell(struct core *c, u32 client, u32 e)
 	event_post(c, client, KVMM_EV_MAP, e, 0);
 }
 
+/**
+ * extent_unacked() - @nr more extents of the client are not mapped yet, or fewer
+ *
+ * Extents of a rank count for its leader, too, which waits for them.
+ */
+void extent_unacked(struct core *c, u32 client, s32 nr)
+{
+	struct kv_client *cl = &c->clients[client], *l;
+
+	if (!cl->nr_unacked)
+		cl->unacked_since = c->now;
+	KV_BUG_ON(nr < 0 && cl->nr_unacked < (u32)-nr);
+	cl->nr_unacked += (u32)nr;
+	if (!client_is_rank(c, client) || cl->leader == CORE_NONE)
+		return;
+	l = &c->clients[cl->leader];
+	if (!l->nr_unacked)
+		l->unacked_since = c->now;
+	KV_BUG_ON(nr < 0 && l->nr_unacked < (u32)-nr);
+	l->nr_unacked += (u32)nr;
+}
+
 static void extent_send(struct core *c, u32 client, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
@@ -52,18 +74,18 @@ static void extent_send(struct core *c, u32 client, u32 e)
 	KV_BUG_ON(!x->backed || (x->sent & BIT_ULL(client)));
 	KV_BUG_ON(c->clients[client].tenant != x->tenant);
 	x->sent |= BIT_ULL(client);
-	if (!c->clients[client].nr_unacked++)
-		c->clients[client].unacked_since = c->now;
+	extent_unacked(c, client, 1);
 	extent_tell(c, client, e);
 }
 
-/* Is the extent of the client's tenant, and in a device pool of its domain? */
-static bool client_maps(const struct core *c, u32 client, u32 e)
+/* Is the extent of the client's tenant, and in a device pool of its shards? */
+bool client_maps(const struct core *c, u32 client, u32 e)
 {
 	const struct kv_client *cl = &c->clients[client];
+	const struct kv_domain *d = &c->domains[cl->domain];
 
-	return cl->tenant == c->extents[e].tenant &&
-	       domain_is_in(&c->domains[cl->domain], zone_of(c, e));
+	return cl->tenant == c->extents[e].tenant && domain_is_in(d, zone_of(c, e)) &&
+	       (cl->shards & BIT(zone_of(c, e) - d->zone));
 }
 
 /* Tell every such client that was not told yet. */
@@ -152,7 +174,7 @@ int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 		return -EALREADY;
 
 	x->mapped |= BIT_ULL(client);
-	c->clients[client].nr_unacked--;
+	extent_unacked(c, client, -1);
 	store_release(&c->bind[client].extents[a->extent].state,
 		      (u32)KVMM_EXTENT_MAPPED);
 	domain_kick(&c->domains[c->clients[client].domain]);

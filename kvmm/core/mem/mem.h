@@ -41,6 +41,8 @@ u32 *block_ids(const struct core *c, u32 blk);
 void extent_set_state(struct core *c, u32 e, u32 state);
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
 int extent_run_take(struct core *c, u32 dom);
+void extent_unacked(struct core *c, u32 client, s32 nr);
+bool client_maps(const struct core *c, u32 client, u32 e);
 void extent_run_hint(struct core *c, u32 dom, u32 first);
 int extent_run_make(struct core *c, u32 dom, u32 first);
 void extent_run_abandon(struct core *c, u32 first);

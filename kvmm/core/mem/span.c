@@ -277,14 +277,17 @@ void span_release(struct core *c, u32 first)
 	core_kick(c);
 }
 
-/* Has the client mapped all extents of the span? */
+/* Are all extents of the span mapped, each by the client that maps its shard? */
 bool span_acked(const struct core *c, u32 first, u32 client)
 {
-	u32 e, n;
+	const u32 nr = c->spans[first].nr_extents;
+	u32 e, n, by;
 
-	for_each_span_extent(c, e, n, first)
-		if (!(c->extents[e].mapped & BIT_ULL(client)))
+	for_each_span_extent(c, e, n, first) {
+		by = c->clients[client].member[n / nr];
+		if (by == CORE_NONE || !(c->extents[e].mapped & BIT_ULL(by)))
 			return false;
+	}
 	return true;
 }
 
@@ -315,7 +318,7 @@ u32 span_pick_dense(const struct core *c, const struct kv_domain *d, bool any)
 	for (class = SPAN_FULL + 1; class <= last; class++)
 		for (i = d->dev.class[class]; i != CORE_NONE; i = c->spans[i].next) {
 			for (n = 0; n < core_cfg(c)->max_clients; n++)
-				if (c->clients[n].state == CLI_ALIVE &&
+				if (c->clients[n].state == CLI_ALIVE && !client_is_rank(c, n) &&
 				    &c->domains[c->clients[n].domain] == d &&
 				    c->clients[n].nr_unacked &&
 				    !span_acked(c, i, n))

@@ -19,6 +19,8 @@
  * (kv_extent.haunted), until it ends or is killed because another tenant needs
  * them.
  *
+ * A client may map memory for another one: ranks.c.
+ *
  * A client is killed when it keeps a step open past its deadline while another
  * client waits for memory, when it hung up but does not end, and when it keeps a
  * revoked extent (revoke.c).
@@ -125,11 +127,14 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 		info->text = "as many clients as --max-clients allows are attached";
 		return -EUSERS;
 	}
-	err = domain_attach(c, &who, req, &dom, info);
+	err = rank_check(c, tenant_key, req, &info->text);
+	if (!err)
+		err = domain_attach(c, &who, req, &dom, info);
 	if (err)
 		return err;
 
 	cl = &c->clients[client];
+	KV_BUG_ON(req->leader && dom != c->clients[req->leader - 1].domain);
 	KV_BUG_ON(!c->domains[dom].used || !c->domains[dom].nr_clients);
 	KV_BUG_ON(!c->tenants[c->domains[dom].tenant].nr_clients);
 	memset(cl, 0, sizeof(*cl));
@@ -141,6 +146,7 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 	client_init_lists(c, client);
 	core_crash(c, CORE_CRASH_client_attach);
 	cl->state = CLI_ALIVE;
+	rank_join(c, client, req);
 	memset(&c->bind[client], 0, sizeof(c->bind[client]));
 	client_describe(c, client, info);
 	core_tell(c, client_attach, .client = client, .domain = dom,
@@ -181,6 +187,7 @@ void core_client_bind(struct core *c, u32 client, const struct core_bind *bind)
 	drain_publish(c, client);
 	WRITE_ONCE(bind->ctl->state, (u32)KVMM_CLIENT_ALIVE);
 	extent_publish(c, client);
+	rank_came_back(c, client);
 }
 
 static void client_say(struct core *c, u32 client, u32 state, int reason)
@@ -259,6 +266,7 @@ void client_detach(struct core *c, u32 client)
 	KV_BUG_ON(cl->nr_seqs || cl->nr_marked);
 	core_crash(c, CORE_CRASH_client_detach);
 	cl->state = CLI_DETACHED;
+	rank_leave(c, client);
 	c->tenants[cl->tenant].ghosts++;
 	client_say(c, client, KVMM_CLIENT_DETACHED, 0);
 	core_tell(c, client_detach, .client = client, .domain = cl->domain,
@@ -296,6 +304,7 @@ void core_client_dead(struct core *c, u64 now, u32 client)
 		KV_BUG_ON(!cl->nr_steps && cl->nr_seqs);
 		core_tell(c, client_dead, .client = client, .domain = cl->domain,
 			  .tenant = cl->tenant);
+		rank_died(c, client);
 	}
 	if (cl->state == CLI_ALIVE || cl->state == CLI_DETACHED) {
 		cl->state = CLI_DEAD;
@@ -320,22 +329,11 @@ void core_ghost_gone(struct core *c, u64 now, u32 tenant)
 	admit_all(c);
 }
 
-/**
- * core_client_quiet() - the client's process and device can do nothing more
- *
- * Also for a detached client that hung up and lives on.  Afterwards its record
- * is free, and the segments of its bind may be unmapped.
- */
-void core_client_quiet(struct core *c, u64 now, u32 client)
+/* No process can write for the client any more: end its steps, free its record. */
+static void client_free(struct core *c, u32 client)
 {
 	struct kv_client *cl = &c->clients[client];
-	core_event(c);
 
-	c->now = now;
-	if (cl->state == CLI_FREE)
-		return;
-	if (cl->state == CLI_ALIVE)
-		core_client_dead(c, now, client);
 	step_drop_all(c, client);
 	KV_BUG_ON(cl->state == CLI_ALIVE || cl->nr_marked);
 	KV_BUG_ON(cl->promised || cl->nr_idpages);
@@ -343,6 +341,7 @@ void core_client_quiet(struct core *c, u64 now, u32 client)
 	if (cl->state == CLI_DETACHED)
 		revoke_haunt(c, client);
 	extent_forget_client(c, client);
+	rank_forget(c, client);
 	core_crash(c, CORE_CRASH_client_quiet);
 	cl->state = CLI_FREE;
 	memset(&c->bind[client], 0, sizeof(c->bind[client]));
@@ -350,6 +349,37 @@ void core_client_quiet(struct core *c, u64 now, u32 client)
 	salvage_release(c, cl->domain);
 	/* Extents that only it had mapped may go to other tenants now. */
 	core_kick(c);
+}
+
+/**
+ * core_client_quiet() - the client's process and device can do nothing more
+ *
+ * Also for a detached client that hung up and lives on.  Afterwards the segments of
+ * its bind may be unmapped, and its record is free, or will be when its ranks are
+ * quiet, too.
+ */
+void core_client_quiet(struct core *c, u64 now, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+	u32 leader;
+	core_event(c);
+
+	c->now = now;
+	if (cl->state == CLI_FREE)
+		return;
+	if (cl->state == CLI_ALIVE)
+		core_client_dead(c, now, client);
+	leader = cl->leader;
+	if (ranks_may_write(c, client)) {
+		cl->quiet = 1;
+		memset(&c->bind[client], 0, sizeof(c->bind[client]));
+		return;
+	}
+	client_free(c, client);
+	/* It may have been the last rank of a leader that is quiet. */
+	if (leader != client && leader != CORE_NONE && c->clients[leader].quiet &&
+	    !ranks_may_write(c, leader))
+		client_free(c, leader);
 	admit_all(c);
 }
 
@@ -441,7 +471,7 @@ void client_deadlines(struct core *c)
 		if (cl->state == CLI_ALIVE && !cl->away && step_overdue(c, i) &&
 		    somebody_waits(c, i))
 			reason = -ETIME;
-		if (cl->state == CLI_DEAD && c->now - cl->dead_since >
+		if (cl->state == CLI_DEAD && !cl->quiet && c->now - cl->dead_since >
 		    core_cfg(c)->quiet_deadline_ns)
 			reason = -ETIMEDOUT;
 		if (reason)

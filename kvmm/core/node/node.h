@@ -20,6 +20,19 @@ void client_detach(struct core *c, u32 client);
 void client_describe(const struct core *c, u32 client,
 		     struct core_attach_info *info);
 
+/* ranks.c: clients that map shards of a domain for another client */
+int rank_check(const struct core *c, u64 tenant_key, const struct kvmm_attach_req *req,
+	       const char **text);
+void rank_join(struct core *c, u32 client, const struct kvmm_attach_req *req);
+void rank_leave(struct core *c, u32 client);
+void rank_died(struct core *c, u32 client);
+void rank_came_back(struct core *c, u32 client);
+bool ranks_may_write(const struct core *c, u32 client);
+void rank_forget(struct core *c, u32 client);
+int rank_may_ask(const struct core *c, u32 client, u32 op);
+bool rank_is_sane(const struct core *c, u32 client);
+bool ranks_restore(struct core *c);
+
 /* tune.c: tunables: parts of the configuration that may change at any time */
 bool tune_is_valid(const struct core_config *cfg);
 

@@ -449,6 +449,8 @@ int core_req_check(struct core *c, u32 client, const struct kvmm_sqe *sqe,
 		err = check_args(&verbs[sqe->op], args_len, req);
 	if (!err && sqe->op == KVMM_OP_STEP_BEGIN)
 		req->nr_results *= c->domains[cl->domain].nr_groups;
+	if (!err)
+		err = rank_may_ask(c, client, sqe->op);
 	if (err)
 		core_count(c, CORE_EV_req_refused, 1);
 	return err;

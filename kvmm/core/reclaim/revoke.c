@@ -174,8 +174,7 @@ void extent_ask_back(struct core *c, u32 e)
 		KV_BUG_ON(c->clients[client].tenant != x->tenant);
 		/* A client that has not mapped the extent need not map it any more. */
 		if (!(x->mapped & BIT_ULL(client))) {
-			KV_BUG_ON(!c->clients[client].nr_unacked);
-			c->clients[client].nr_unacked--;
+			extent_unacked(c, client, -1);
 			domain_kick(&c->domains[c->clients[client].domain]);
 		}
 		if (!st)

@@ -217,7 +217,7 @@ static int req_check(const struct kvmm_attach_req *req, const char **text)
 {
 	*text = "the attach message has an invalid field";
 	if (!req->domain[0] || req->domain[KVMM_NAME_LEN - 1] ||
-	    req->resv0 || req->resv)
+	    req->resv)
 		return -EINVAL;
 	if (!req->max_steps || req->max_steps > KVMM_MAX_STEPS)
 		return -EINVAL;

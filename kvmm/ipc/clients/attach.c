@@ -104,7 +104,7 @@ static int attach_check_quota(struct clients *cs, const struct client *c,
 
 static bool reserved_clear(const struct kvmm_attach_req *req)
 {
-	u64 any = req->resv0 | req->resv;
+	u64 any = req->resv;
 	u32 i;
 
 	for (i = 0; i < KVMM_MAX_GROUPS; i++)

@@ -147,7 +147,7 @@ static int check_form(const struct clients *cs, const struct kvmm_attach_req *re
 		return attach_refuse(rep, -EOPNOTSUPP,
 				     "this kvmm resumes no attachment: attach anew");
 	if (req->flags != KVMM_ATTACH_RESUME || req->pool ||
-	    req->resv0 || req->resv)
+	    req->shard || req->leader || req->resv)
 		return attach_refuse(rep, -EINVAL,
 				     "a flag or a reserved field of the attach request is set: the client is newer than this kvmm");
 	if (req->resume_epoch != cs->setup->epoch)

@@ -1,0 +1,340 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_core_ranks.c - clients that map shards of a domain for another client
+ *
+ * Two pools of four extents, a domain with two shards in tenant 1.
+ */
+#include "kvmm/core/reclaim/reclaim.h"
+#include "tests/unit/core_shell.h"
+
+#define EACH	4u	/* extents of a pool */
+
+static struct core *c;
+static u32 lead, rank;	/* clients */
+
+static void start(void)
+{
+	sh_config(2 * EACH);
+	sh.cfg.more_bytes[0] = EACH * SH_EXTENT;
+	sh_start();
+	c = sh.core;
+}
+
+/* Attach a client of @tenant to domain "s", for @shard of @leader. */
+static int attach_as(u64 tenant, u32 shard, u32 leader)
+{
+	struct kvmm_attach_req req = sh_attach_req("s");
+	int cl;
+
+	req.nr_shards = 2;
+	req.shard = shard;
+	req.leader = leader;
+	cl = sh_attach_as(tenant, &req);
+	sh_settle();
+	return cl;
+}
+
+static u32 attached(u32 shard, u32 leader)
+{
+	int cl = attach_as(1, shard, leader);
+
+	ck_assert_int_ge(cl, 0);
+	return (u32)cl;
+}
+
+/* A leader of shard 1 and a rank for shard 2. */
+static void setup(void)
+{
+	start();
+	lead = attached(1, 0);
+	rank = attached(2, lead + 1);
+}
+
+static struct kv_client *rec(u32 cl)
+{
+	return &c->clients[cl];
+}
+
+/* ---- attach ---- */
+
+START_TEST(test_attach)
+{
+	ck_assert_uint_eq(rec(lead)->leader, lead);
+	ck_assert_uint_eq(rec(rank)->leader, lead);
+	ck_assert_uint_eq(rec(lead)->member[0], lead);
+	ck_assert_uint_eq(rec(lead)->member[1], rank);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 0);
+	/* Each shard has one client. */
+	ck_assert_int_eq(attach_as(1, 2, lead + 1), -EEXIST);
+	ck_assert_int_eq(attach_as(1, 1, lead + 1), -EEXIST);
+	ck_assert_int_eq(attach_as(1, 3, lead + 1), -EINVAL);
+	ck_assert_int_eq(attach_as(1, 0, lead + 1), -EINVAL);
+	/* A rank leads nobody, and a leader is one of the same tenant. */
+	ck_assert_int_eq(attach_as(1, 2, rank + 1), -ESRCH);
+	ck_assert_int_eq(attach_as(2, 2, lead + 1), -ESRCH);
+	ck_assert_int_eq(attach_as(1, 2, SH_CLIENTS), -ESRCH);
+	ck_assert_int_eq(attach_as(1, 2, ~0u), -ESRCH);
+	/* A second leader has shards of its own to be mapped. */
+	ck_assert_uint_eq(rec(attached(1, 0))->nr_unacked, 1);
+	ck_assert_uint_eq(rec(attached(0, 0))->nr_unacked, 0);
+}
+END_TEST
+
+/* A rank sends no request of a sequence or a step. */
+START_TEST(test_requests)
+{
+	struct kvmm_open_arg o = { .prompt_len = SH_BT };
+	struct kvmm_begin_arg b = { .max_tokens = 1 };
+
+	ck_assert_int_eq(sh_submit(rank, KVMM_OP_NOP, 0, 0, 0), 0);
+	memcpy(sh.args, &o, sizeof(o));
+	ck_assert_int_eq(sh_submit(rank, KVMM_OP_SEQ_OPEN, 1, 0, sizeof(o)), -EPERM);
+	memcpy(sh.args, &b, sizeof(b));
+	ck_assert_int_eq(sh_submit(rank, KVMM_OP_STEP_BEGIN, 1, 1, sizeof(b)), -EPERM);
+	ck_assert_uint_eq(rec(rank)->nr_seqs, 0);
+}
+END_TEST
+
+/* ---- extents ---- */
+
+/* Each is sent the extents of its own shard. */
+START_TEST(test_extents)
+{
+	u64 seq = sh_ready(lead, SH_BT, 0, 5);
+	u32 e;
+
+	sh_compute(lead, seq, 0, SH_BT, 5);
+	for (e = 0; e < 2 * EACH; e++)
+		ck_assert_uint_eq(c->extents[e].sent, !c->extents[e].backed ? 0 :
+				  BIT_ULL(e < EACH ? lead : rank));
+	ck_assert(c->extents[0].backed && c->extents[EACH].backed);
+}
+END_TEST
+
+/* A block is granted when the rank has mapped its part, too. */
+START_TEST(test_rank_is_slow)
+{
+	u64 seq;
+
+	sh.cl[rank].mute = true;
+	seq = sh_open(lead, SH_BT, 0);
+	sh_match(lead, seq, SH_BT, 5);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 1);
+	ck_assert_int_eq(sh_state(lead, seq), KVMM_SEQ_WAITING);
+	ck_assert_int_eq(sh_ack(rank, EACH), 0);
+	sh_tick(1);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 0);
+	ck_assert_int_eq(sh_state(lead, seq), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* Without a client for each shard no sequence begins. */
+START_TEST(test_rank_is_missing)
+{
+	u32 other = attached(1, 0);
+	u64 seq = sh_open(other, SH_BT, 0);
+
+	sh_match(other, seq, SH_BT, 5);
+	ck_assert_int_eq(sh_state(other, seq), KVMM_SEQ_WAITING);
+	(void)attached(2, other + 1);
+	sh_tick(1);
+	ck_assert_int_eq(sh_state(other, seq), KVMM_SEQ_READY);
+}
+END_TEST
+
+/* ---- the end ---- */
+
+/* A rank that detaches leaves its shard to another one; running sequences wait. */
+START_TEST(test_rank_detaches)
+{
+	u64 seq = sh_ready(lead, SH_BT, SH_BT, 5);
+
+	sh.cl[rank].mute = true;
+	sh_compute(lead, seq, 0, SH_BT, 5);
+	ck_assert_int_eq(sh_submit(rank, KVMM_OP_DETACH, 0, 0, 0), 0);
+	ck_assert_uint_eq(rec(lead)->member[1], CORE_NONE);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 1);
+	ck_assert_int_eq(sh_begin(lead, seq, SH_BT, 1), -EAGAIN);
+	ck_assert_uint_eq(rec(lead)->killed, 0);
+	rank = attached(2, lead + 1);
+	ck_assert_int_eq(sh_begin(lead, seq, SH_BT, 1), 0);
+}
+END_TEST
+
+/*
+ * A process of the group dies: the other one is killed, its requests fail, and the blocks
+ * of its steps are kept until both are quiet.
+ */
+START_TEST(test_death)
+{
+	u64 seq = sh_ready(lead, SH_BT, SH_BT, 5);
+	u32 first = _i ? rank : lead, second = _i ? lead : rank;
+
+	sh_compute(lead, seq, 0, SH_BT, 5);
+	ck_assert_int_eq(sh_begin(lead, seq, SH_BT, 1), 0);
+	sh_die(first);
+	ck_assert_uint_eq(rec(second)->killed, 1);
+	ck_assert_int_eq(sh.cl[second].kill_reason, -EPIPE);
+	if (_i)
+		ck_assert_int_eq(sh_end_empty(lead, sh.cl[lead].step), -EPIPE);
+	sh_quiet(first);
+	if (_i) {
+		ck_assert_uint_eq(rec(rank)->state, CLI_FREE);
+		sh_die(second);
+	} else {
+		ck_assert_uint_eq(rec(lead)->state, CLI_DEAD);
+		ck_assert_uint_eq(sh_pool().quarantine, 2 * SH_BLOCK);	/* both parts */
+		/* Its process is gone, so that it is not killed for being late. */
+		sh_tick(1000);
+		ck_assert_uint_eq(rec(lead)->killed, 0);
+		sh_die(second);
+		ck_assert_uint_eq(sh_pool().quarantine, 2 * SH_BLOCK);
+	}
+	sh_quiet(second);
+	ck_assert_uint_eq(sh_pool().quarantine, 0);
+	ck_assert_uint_eq(rec(lead)->state, CLI_FREE);
+	ck_assert_uint_eq(rec(rank)->state, CLI_FREE);
+	/* The prefix is there for the next group. */
+	lead = attached(1, 0);
+	rank = attached(2, lead + 1);
+	seq = sh_open(lead, SH_BT + 1, 0);
+	sh_match(lead, seq, SH_BT + 1, 5);
+	ck_assert_uint_eq(sh_status(lead, seq)->valid_len, SH_BT);
+}
+END_TEST
+
+/* The leader detaches: its ranks lead nowhere, and leave when they want. */
+START_TEST(test_leader_detaches)
+{
+	ck_assert_int_eq(sh_submit(lead, KVMM_OP_DETACH, 0, 0, 0), 0);
+	sh_quiet(lead);
+	ck_assert_uint_eq(rec(lead)->state, CLI_FREE);
+	ck_assert_uint_eq(rec(rank)->leader, CORE_NONE);
+	ck_assert_uint_eq(rec(rank)->killed, 0);
+	ck_assert_int_eq(sh_submit(rank, KVMM_OP_DETACH, 0, 0, 0), 0);
+	sh_quiet(rank);
+	ck_assert_uint_eq(rec(rank)->state, CLI_FREE);
+}
+END_TEST
+
+/* Another tenant takes an extent back that the rank never mapped. */
+START_TEST(test_revoked_unmapped)
+{
+	u64 seq, in_t = 0;
+	u32 i;
+	u32 t = sh_attach(2, "t");
+
+	sh.cl[rank].mute = true;
+	seq = sh_open(lead, SH_BT, 0);
+	sh_match(lead, seq, SH_BT, 5);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 1);
+	for (i = 0; i < EACH && !in_t; i++) {
+		u64 next = sh_open(t, 4 * SH_BT, 0);
+
+		sh_match(t, next, 4 * SH_BT, 100 * i);
+		sh_tick(200);
+		in_t = sh_state(t, next) == KVMM_SEQ_READY ? 0 : next;
+	}
+	for (i = 0; i < 20; i++)
+		sh_tick(200);
+	sh_check();
+}
+END_TEST
+
+/* ---- adoption ---- */
+
+static int adopt(struct core_report *r)
+{
+	memset(c, 0, core_struct_size());
+	return core_adopt(c, sh.arena, core_arena_size(&sh.cfg), &sh.cfg, &sh_ops, NULL,
+			  sh.now, r);
+}
+
+START_TEST(test_adopted)
+{
+	u64 seq = sh_ready(lead, SH_BT, 0, 5);
+	struct core_report r;
+
+	sh_compute(lead, seq, 0, SH_BT, 5);
+	if (_i)
+		c->head->event = 1;
+	ck_assert_msg(adopt(&r) == (_i ? CORE_ADOPT_SALVAGED : CORE_ADOPT_WHOLE), "%s",
+		      r.text);
+	ck_assert_uint_eq(rec(lead)->member[0], lead);
+	ck_assert_uint_eq(rec(lead)->member[1], rank);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 0);
+	/* The rank's process did not live on: the leader is killed when it is back. */
+	SH_CORE(core_client_dead(c, sh.now, rank));
+	SH_CORE(core_client_quiet(c, sh.now, rank));
+	ck_assert_uint_eq(rec(lead)->broken, 1);
+	ck_assert_uint_eq(rec(lead)->killed, 0);
+	ck_assert_uint_eq(rec(lead)->member[1], CORE_NONE);
+	sh_check();
+}
+END_TEST
+
+START_TEST(test_lying_arena)
+{
+	struct core_report r;
+	bool whole = _i & 1;
+
+	switch (_i / 2) {
+	case 0:
+		rec(rank)->leader = SH_CLIENTS;
+		break;
+	case 1:
+		rec(rank)->leader = rank;
+		break;
+	case 2:
+		rec(rank)->shards = 3;
+		break;
+	case 3:
+		rec(rank)->shards = 1;
+		break;
+	case 4:
+		rec(lead)->shards = 4;
+		break;
+	case 5:
+		rec(lead)->leader = rank;
+		break;
+	}
+	c->head->event = !whole;
+	/* Another leader of shard 2 is no contradiction, but it has no member of shard 1. */
+	if (_i == 2)
+		ck_assert_int_eq(adopt(&r), CORE_ADOPT_SALVAGED);
+	else
+		ck_assert_int_ne(adopt(&r), CORE_ADOPT_WHOLE);
+}
+END_TEST
+
+START_TEST(test_lying_member)
+{
+	struct core_report r;
+
+	rec(lead)->member[1] = _i ? lead : SH_CLIENTS;
+	ck_assert_int_ne(adopt(&r), CORE_ADOPT_WHOLE);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("core-ranks");
+	TCase *tc = tcase_create("ranks");
+
+	tcase_set_tags(tc, "unit core");
+	tcase_add_checked_fixture(tc, setup, sh_stop);
+	tcase_add_test(tc, test_attach);
+	tcase_add_test(tc, test_requests);
+	tcase_add_test(tc, test_extents);
+	tcase_add_test(tc, test_rank_is_slow);
+	tcase_add_test(tc, test_rank_is_missing);
+	tcase_add_test(tc, test_rank_detaches);
+	tcase_add_loop_test(tc, test_death, 0, 2);
+	tcase_add_test(tc, test_leader_detaches);
+	tcase_add_test(tc, test_revoked_unmapped);
+	tcase_add_loop_test(tc, test_adopted, 0, 2);
+	tcase_add_loop_test(tc, test_lying_arena, 0, 12);
+	tcase_add_loop_test(tc, test_lying_member, 0, 2);
+	suite_add_tcase(s, tc);
+	return sh_run(s);
+}
