@@ -192,10 +192,10 @@ static void domain_forget(struct sim *w, u32 dom)
 
 	w->dom[dom].req.identity[1] = 0xff;
 	w->dom[dom].req.limits[0].max = KVMM_LIMIT_MAX;
-	id = shell_attach(w, dom);
+	id = shell_attach_alone(w, dom);
 	/* A tenant keeps its record while it has a lingering client. */
 	if (id == -ENOSPC && ghosts_end(w))
-		id = shell_attach(w, dom);
+		id = shell_attach_alone(w, dom);
 	LAW(w, id >= 0, "law 7: domain %u cannot be taken over: %d", dom, id);
 	world_event_done(w);
 	cl = &w->cl[id];

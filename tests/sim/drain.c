@@ -21,7 +21,7 @@
 
 static bool acts(const struct sim_client *cl)
 {
-	return cl->state == SIM_ALIVE && !cl->hung;
+	return cl->state == SIM_ALIVE && !cl->hung && !cl->broken;
 }
 
 /* One client does all that it can. */
@@ -33,6 +33,13 @@ static void drain_client(struct sim *w, struct sim_client *cl)
 	}
 	while (!cl->mute && client_act_unmap(w, cl))
 		world_event_done(w);
+	if (cl->shard) {
+		if (!shell_member(w, cl, 0)) {
+			client_act_detach(w, cl);
+			world_event_done(w);
+		}
+		return;
+	}
 	while (step_act_run(w, cl))
 		;
 	while (step_act_end(w, cl))
@@ -227,10 +234,10 @@ static struct sim_client *newcomer(struct sim *w, u32 pool, u32 shards)
 	d->req.nr_groups = 1;
 	d->req.group[0] = (struct kvmm_group){ .layers = 1, .kv_heads = 1,
 					       .k_bytes = 32, .v_bytes = 32 };
-	id = shell_attach(w, 0);
+	id = shell_attach_alone(w, 0);
 	/* A tenant keeps its record while it has a lingering client. */
 	if (id == -ENOSPC && ghosts_end(w))
-		id = shell_attach(w, 0);
+		id = shell_attach_alone(w, 0);
 	LAW(w, id >= 0, "law 7: a newcomer cannot attach: %d", id);
 	d->req = was;
 	world_event_done(w);

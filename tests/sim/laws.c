@@ -242,6 +242,10 @@ void laws_check_kill(struct sim *w, struct sim_client *cl, int reason)
 		revoke_check_kill(w, cl);
 		return;
 	}
+	if (reason == -EPIPE) {
+		LAW(w, cl->broken, "client %u is killed, and its group is whole", cl->id);
+		return;
+	}
 	if (reason != -ETIME) {
 		LAW(w, cl->state == SIM_DEAD && w->now - cl->dead_at >
 		    w->cfg.quiet_deadline_ns, "client %u is killed after %llu ns of silence",

@@ -29,6 +29,12 @@ void mem_garbage(struct sim *w, u32 extent)
 		cell[i] = ~(seed + i * 0x9e3779b97f4a7c15ull);
 }
 
+/* The process that writes a part of the client's blocks; NULL: it has ended. */
+static const struct sim_client *mem_by(struct sim *w, const struct sim_client *cl, u32 shard)
+{
+	return cl->group ? shell_member(w, cl, shard) : cl;
+}
+
 static void mem_mapped(struct sim *w, const struct sim_client *cl, u32 e, const char *why)
 {
 	LAW(w, w->ext[e].exists && cl->mapped[e] == w->ext[e].generation,
@@ -54,19 +60,26 @@ u64 *mem_block(struct sim *w, const struct sim_client *cl, u32 entry,
 	    cl->id, why);
 	LAW(w, end <= w->cfg.pool_bytes,
 	    "client %u: %s: entry %u is outside the pool", cl->id, why, entry);
-	for (i = 0; i < cl->info.shards; i++)
+	for (i = 0; i < cl->info.shards; i++) {
+		const struct sim_client *by = mem_by(w, cl, i);
+
 		for (e = (u32)(off / w->cfg.extent_size);
-		     e * w->cfg.extent_size < end; e++)
-			mem_mapped(w, cl, e + i * w->zone_extents[0], why);
+		     by && e * w->cfg.extent_size < end; e++)
+			mem_mapped(w, by, e + i * w->zone_extents[0], why);
+	}
 	return w->cell + off / w->cfg.min_token_bytes;
 }
 
-/* The second part of a cell that mem_block() gave; NULL: the domain has one shard. */
-static u64 *mem_twin(const struct sim *w, const struct sim_client *cl, const u64 *cell)
+/*
+ * The second part of a cell that mem_block() gave; NULL: the domain has one shard, or
+ * the client's rank has ended.
+ */
+static u64 *mem_twin(struct sim *w, const struct sim_client *cl, const u64 *cell)
 {
 	u64 apart = w->zone_extents[0] * w->cfg.extent_size / w->cfg.min_token_bytes;
 
-	return cl->info.shards > 1 ? w->cell + (cell - w->cell) + apart : NULL;
+	return cl->info.shards > 1 && mem_by(w, cl, 1) ?
+	       w->cell + (cell - w->cell) + apart : NULL;
 }
 
 /* mem_put() - write the value of a token, in each part of its block */
@@ -74,13 +87,14 @@ void mem_put(struct sim *w, const struct sim_client *cl, u64 *cell, u64 value)
 {
 	u64 *twin = mem_twin(w, cl, cell);
 
-	*cell = value;
+	if (mem_by(w, cl, 0))
+		*cell = value;
 	if (twin)
 		*twin = value ^ SHARD;
 }
 
 /* mem_has() - does each part of the block hold the value of a token? */
-bool mem_has(const struct sim *w, const struct sim_client *cl, const u64 *cell, u64 value)
+bool mem_has(struct sim *w, const struct sim_client *cl, const u64 *cell, u64 value)
 {
 	const u64 *twin = mem_twin(w, cl, cell);
 
@@ -88,10 +102,10 @@ bool mem_has(const struct sim *w, const struct sim_client *cl, const u64 *cell, 
 }
 
 /* mem_copy() - copy the first @nr cells of a block, in each part */
-void mem_copy(const struct sim *w, const struct sim_client *cl, u64 *to, const u64 *from,
+void mem_copy(struct sim *w, const struct sim_client *cl, u64 *to, const u64 *from,
 	      u32 nr)
 {
 	memcpy(to, from, nr * sizeof(*to));
-	if (cl->info.shards > 1)
+	if (mem_twin(w, cl, to))
 		memcpy(mem_twin(w, cl, to), mem_twin(w, cl, from), nr * sizeof(*to));
 }

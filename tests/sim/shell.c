@@ -67,6 +67,8 @@ static void op_extent_send(void *arg, u32 client, u32 extent, u32 generation)
 	LAW(w, x->tenant == CORE_NONE || x->tenant == tenant,
 	    "law 2: extent %u of tenant %u is sent to client %u of tenant %u",
 	    extent, x->tenant, client, tenant);
+	LAW(w, !cl->group || (extent >= w->zone_extents[0]) == cl->shard,
+	    "extent %u of another shard is sent to client %u", extent, client);
 	revoke_check_send(w, cl, extent, generation);
 	x->tenant = tenant;
 	x->holders |= BIT_ULL(client);
@@ -169,8 +171,33 @@ void client_segments(struct sim *w, struct sim_client *cl)
 	core_client_bind(w->core, cl->id, &bind);
 }
 
-/* Return: the client's id, or the core's error. */
-int shell_attach(struct sim *w, u32 dom)
+/* shell_member() - the client of a group that maps a shard, dead or alive; or NULL */
+struct sim_client *shell_member(struct sim *w, const struct sim_client *cl, u32 shard)
+{
+	u32 i;
+
+	for (i = 0; i < SIM_CLIENTS; i++)
+		if (w->cl[i].state != SIM_NONE && cl->group &&
+		    w->cl[i].group == cl->group && w->cl[i].shard == shard)
+			return &w->cl[i];
+	return NULL;
+}
+
+/* A client died: the rest of its group cannot go on. */
+static void group_breaks(struct sim *w, const struct sim_client *cl)
+{
+	u32 i;
+
+	for (i = 0; i < SIM_CLIENTS && cl->group; i++)
+		if (&w->cl[i] != cl && w->cl[i].state == SIM_ALIVE &&
+		    w->cl[i].group == cl->group) {
+			w->cl[i].broken = true;
+			cover_note("groups that lost a client");
+		}
+}
+
+/* Attach a client for all shards, or for @shard of @leader, both from 1 on. */
+static int attach_one(struct sim *w, u32 dom, u32 shard, u32 leader)
 {
 	struct sim_domain *d = &w->dom[dom];
 	struct kvmm_attach_req req = d->req;
@@ -186,6 +213,8 @@ int shell_attach(struct sim *w, u32 dom)
 	req.max_steps = rng_range(&w->rng, 1, KVMM_MAX_STEPS);
 	req.max_seqs = rng_chance(&w->rng, 300) ?
 		       rng_range(&w->rng, 1, SIM_SEQS) : 0;
+	req.shard = shard;
+	req.leader = leader;
 	plan_quota(w, d->tenant, &quota);
 	err = core_client_attach_within(w->core, w->now, 100 + d->tenant,
 					secret, &quota, &req, &info);
@@ -210,8 +239,49 @@ int shell_attach(struct sim *w, u32 dom)
 	cl->lazy = rng_chance(&w->rng, 200);
 	cl->stubborn = rng_chance(&w->rng, 100);
 	cl->liar = rng_chance(&w->rng, 100);
+	if (shard) {
+		cl->group = leader ? w->cl[leader - 1].group : ++w->nr_groups;
+		cl->shard = shard - 1;
+	}
+	/* A leader waits for its rank. */
+	if (leader) {
+		cl->mute = false;
+		cl->lazy = false;
+	}
 	client_segments(w, cl);
 	return (int)cl->id;
+}
+
+/* Return: the client's id, or the core's error. */
+int shell_attach_alone(struct sim *w, u32 dom)
+{
+	return attach_one(w, dom, 0, 0);
+}
+
+/* A leader and its rank, or neither. */
+static int attach_group(struct sim *w, u32 dom)
+{
+	int id = attach_one(w, dom, 1, 0), rank;
+
+	if (id < 0)
+		return id;
+	world_event_done(w);
+	rank = attach_one(w, dom, 2, (u32)id + 1);
+	if (rank >= 0) {
+		cover_note("groups of a leader and a rank");
+		return id;
+	}
+	LAW(w, rank == -EUSERS || rank == -ESRCH, "a rank cannot attach: %d", rank);
+	shell_dead(w, &w->cl[id]);
+	return rank;
+}
+
+/* The same; the client of a domain with two shards may be a group of two. */
+int shell_attach(struct sim *w, u32 dom)
+{
+	if (w->dom[dom].req.nr_shards > 1 && rng_chance(&w->rng, 500))
+		return attach_group(w, dom);
+	return shell_attach_alone(w, dom);
 }
 
 /* The client is dead for the core; its device may go on. */
@@ -220,6 +290,8 @@ void shell_dead(struct sim *w, struct sim_client *cl)
 	u32 i;
 
 	LOG(w, "client %u is dead, %u steps open", cl->id, cl->nr_steps);
+	if (cl->state == SIM_ALIVE)
+		group_breaks(w, cl);
 	cl->dead_at = w->now;
 	for (i = 0; i < SIM_SEQS; i++)
 		if (cl->seqs[i].used && !cl->seqs[i].nr_steps)
@@ -236,6 +308,8 @@ void shell_quiet(struct sim *w, struct sim_client *cl)
 	u32 e;
 
 	LOG(w, "client %u is quiet", cl->id);
+	if (cl->state == SIM_ALIVE)
+		group_breaks(w, cl);
 	for (e = 0; e < w->nr_extents; e++) {
 		if (!(w->ext[e].holders & BIT_ULL(cl->id)))
 			continue;
@@ -266,6 +340,7 @@ static void expel(struct sim *w, struct sim_client *cl)
 {
 	u32 i;
 
+	group_breaks(w, cl);
 	cl->expelled = true;
 	cl->dead_at = w->now;
 	for (i = 0; i < SIM_SEQS; i++)

@@ -202,6 +202,9 @@ struct sim_client {
 	bool	was_salvaged;
 	bool	asking;
 	bool	unbound;
+	bool	broken;		/* a client of its group has died */
+	u32	group;		/* clients with one number map a shard each; 0: all shards */
+	u32	shard;		/* of the group's; the client with shard 0 leads */
 	u16	op;
 	u64	answered;
 	u32	id;
@@ -435,6 +438,7 @@ struct sim {
 	u32	nr_extents;
 	u32	zone_extents[2];	/* of each device pool; [1] is 0: there is one */
 	u32	zone_online[2];	/* of these, as the operator said */
+	u32	nr_groups;	/* groups of clients that attached */
 	u32	nr_creating;
 	u64	*cell;
 	u64	nr_cells;
@@ -528,6 +532,8 @@ void world_drain(struct sim *w);
 /* ---- shell.c: the core's other side ---- */
 extern const struct core_ops sim_ops;
 int shell_attach(struct sim *w, u32 dom);
+int shell_attach_alone(struct sim *w, u32 dom);
+struct sim_client *shell_member(struct sim *w, const struct sim_client *cl, u32 shard);
 int shell_submit(struct sim *w, struct sim_client *cl, u16 op, u32 nr,
 		 u64 step, u32 len);
 int shell_send(struct sim *w, struct sim_client *cl, struct kvmm_sqe *sqe,
@@ -568,8 +574,8 @@ void op_kill_ghosts(void *arg, u32 tenant);
 /* ---- memory.c: cells ---- */
 void mem_garbage(struct sim *w, u32 extent);
 void mem_put(struct sim *w, const struct sim_client *cl, u64 *cell, u64 value);
-bool mem_has(const struct sim *w, const struct sim_client *cl, const u64 *cell, u64 value);
-void mem_copy(const struct sim *w, const struct sim_client *cl, u64 *to, const u64 *from,
+bool mem_has(struct sim *w, const struct sim_client *cl, const u64 *cell, u64 value);
+void mem_copy(struct sim *w, const struct sim_client *cl, u64 *to, const u64 *from,
 	      u32 nr);
 u64 *mem_block(struct sim *w, const struct sim_client *cl, u32 entry,
 	       const char *why);
@@ -692,6 +698,7 @@ bool step_act_run(struct sim *w, struct sim_client *cl);
 bool step_act_end(struct sim *w, struct sim_client *cl);
 void step_dead_writes(struct sim *w, struct sim_client *cl);
 bool step_is_oldest(struct sim_client *cl, u64 number);
+void step_rank_writes(struct sim *w, struct sim_client *leader);
 void step_end_done(struct sim *w, struct sim_client *cl, u32 nr);
 void step_all_void(struct sim_client *cl);
 

@@ -221,6 +221,7 @@ static void begin_refused(struct sim *w, struct sim_client *cl,
 			  const struct kvmm_begin_res *res)
 {
 	const struct kvmm_seq_status *st = &cl->status[q->slot];
+	const struct sim_client *rank = shell_member(w, cl, 1);
 	bool lost = st->state != KVMM_SEQ_READY || st->seq_epoch != q->epoch;
 
 	LOG(w, "  refused %llx [%u, %u): %d", (unsigned long long)q->handle,
@@ -238,7 +239,7 @@ static void begin_refused(struct sim *w, struct sim_client *cl,
 	cl->again_at = w->now;
 	q->refused = true;
 	/* Room for an admitted prompt was reserved, but not for copies of tails. */
-	LAW(w, lost || cl->nr_acks || w->cfg.nr_tables ||
+	LAW(w, lost || cl->nr_acks || (rank && rank->nr_acks) || w->cfg.nr_tables ||
 	    a->start + a->max_tokens > q->resv ||
 	    a->start % w->dom[cl->dom].req.block_tokens || groups_of(w, cl) > 1,
 	    "client %u: sequence %llx: [%u, %u) was promised (up to %u) and is refused",
@@ -462,6 +463,20 @@ void step_dead_writes(struct sim *w, struct sim_client *cl)
 		for (n = 0; n < st->nr; n++)
 			entry_dead_writes(w, cl, &st->e[n]);
 	}
+}
+
+/* A rank of a leader that has ended may still write blocks of the leader's steps. */
+void step_rank_writes(struct sim *w, struct sim_client *leader)
+{
+	u32 i, n;
+
+	for (i = 0; i < leader->nr_steps; i++) {
+		struct sim_step *st = step_nth(leader, i);
+
+		for (n = 0; n < st->nr; n++)
+			entry_dead_writes(w, leader, &st->e[n]);
+	}
+	cover_note("writes of a rank behind its leader's end");
 }
 
 /* Is step @number the oldest open one?  The core refuses the END of any other. */

@@ -131,6 +131,23 @@ static bool client_try(struct sim *w, struct sim_client *cl)
 	return shell_submit(w, cl, KVMM_OP_NOP, 0, 0, 0) == 0;
 }
 
+/* A rank sends no other requests; when its leader has gone it goes, too. */
+static void rank_act(struct sim *w, struct sim_client *cl)
+{
+	const struct sim_client *leader = shell_member(w, cl, 0);
+	int err;
+
+	if (!leader || leader->state == SIM_DETACHED) {
+		client_act_detach(w, cl);
+		return;
+	}
+	memset(w->args, 0, sizeof(struct kvmm_open_arg));
+	err = rng_chance(&w->rng, 500) ? shell_submit(w, cl, KVMM_OP_NOP, 0, 0, 0) :
+	      shell_submit(w, cl, KVMM_OP_SEQ_OPEN, 1, 0, sizeof(struct kvmm_open_arg));
+	LAW(w, !err || err == -EPERM, "client %u, a rank, asks: %d", cl->id, err);
+	LAW(w, !cl->nr_seqs, "client %u, a rank, has sequences", cl->id);
+}
+
 static void client_act(struct sim *w, struct sim_client *cl)
 {
 	u32 i;
@@ -143,6 +160,10 @@ static void client_act(struct sim *w, struct sim_client *cl)
 	if (rng_chance(&w->rng, cl->lazy || cl->mute ? 30 : 500) &&
 	    client_act_unmap(w, cl))
 		return;
+	if (cl->shard) {
+		rank_act(w, cl);
+		return;
+	}
 	if (rng_chance(&w->rng, w->plan.bad)) {
 		bad_act(w, cl);
 		return;
@@ -163,7 +184,7 @@ static struct sim_client *client_random(struct sim *w, u32 states, bool awake)
 		struct sim_client *cl = &w->cl[(at + i) % SIM_CLIENTS];
 
 		if ((states & BIT(cl->state)) &&
-		    !(awake && (cl->hung || cl->away)))
+		    !(awake && (cl->hung || cl->away || cl->broken)))
 			return cl;
 	}
 	return NULL;
@@ -187,6 +208,17 @@ static void world_birth(struct sim *w)
 	(void)!shell_attach(w, dom);
 }
 
+/* The device of a dead rank: late work of steps of a leader that has ended. */
+static void rank_writes(struct sim *w, struct sim_client *cl)
+{
+	u32 i;
+
+	for (i = 0; i < SIM_CLIENTS && cl->shard; i++)
+		if (w->cl[i].state == SIM_NONE && w->cl[i].group == cl->group &&
+		    w->cl[i].nr_steps)
+			step_rank_writes(w, &w->cl[i]);
+}
+
 /* The next stage of the end of a client. */
 static void world_gone(struct sim *w, struct sim_client *cl)
 {
@@ -208,11 +240,21 @@ static void world_gone(struct sim *w, struct sim_client *cl)
 		}
 		return;
 	}
-	if (cl->nr_steps && rng_chance(r, 700)) {
+	/* A leader ends early, so that its rank is behind. */
+	if (cl->nr_steps && rng_chance(r, cl->group ? 200 : 700)) {
 		step_dead_writes(w, cl);
 		return;
 	}
+	rank_writes(w, cl);
 	shell_quiet(w, cl);
+}
+
+/* Has the leader of the client's group a step open? */
+static bool group_steps(struct sim *w, const struct sim_client *cl)
+{
+	const struct sim_client *leader = shell_member(w, cl, 0);
+
+	return leader && leader->nr_steps;
 }
 
 static void world_fault(struct sim *w)
@@ -221,12 +263,15 @@ static void world_fault(struct sim *w)
 
 	if (!cl)
 		return;
-	if (rng_chance(&w->rng, w->plan.death)) {
+	/* Groups with a step open are few: their clients die more often. */
+	if (rng_chance(&w->rng, group_steps(w, cl) ? 200 : w->plan.death)) {
 		cover_note("deaths");
 		world_gone(w, cl);
 		return;
 	}
 	if (rng_chance(&w->rng, w->plan.hang)) {
+		if (cl->shard)
+			return;
 		if (!cl->hung && cl->nr_steps)
 			cover_note("clients that hang inside a step");
 		cl->hung = true;

@@ -161,6 +161,24 @@ START_TEST(test_rank_detaches)
 }
 END_TEST
 
+/* Extents that a rank has not mapped when it leaves delay its leader no longer. */
+START_TEST(test_rank_detaches_unmapped)
+{
+	u64 seq;
+
+	sh.cl[rank].mute = true;
+	seq = sh_open(lead, SH_BT, 0);
+	sh_match(lead, seq, SH_BT, 5);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 1);
+	ck_assert_int_eq(sh_submit(rank, KVMM_OP_DETACH, 0, 0, 0), 0);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 1);	/* the shard itself */
+	rank = attached(2, lead + 1);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 0);
+	sh_tick(1);
+	ck_assert_int_eq(sh_state(lead, seq), KVMM_SEQ_READY);
+}
+END_TEST
+
 /*
  * A process of the group dies: the other one is killed, its requests fail, and the blocks
  * of its steps are kept until both are quiet.
@@ -253,7 +271,9 @@ static int adopt(struct core_report *r)
 START_TEST(test_adopted)
 {
 	u64 seq = sh_ready(lead, SH_BT, 0, 5);
+	struct core_attach_info info;
 	struct core_report r;
+	u64 committed;
 
 	sh_compute(lead, seq, 0, SH_BT, 5);
 	if (_i)
@@ -270,6 +290,15 @@ START_TEST(test_adopted)
 	ck_assert_uint_eq(rec(lead)->killed, 0);
 	ck_assert_uint_eq(rec(lead)->member[1], CORE_NONE);
 	sh_check();
+	memset(&sh.cl[lead].ctl, 0, sizeof(sh.cl[lead].ctl));
+	memset(sh.cl[lead].extents, 0, sizeof(sh.cl[lead].extents));
+	SH_CORE(ck_assert_int_eq(core_client_resume(c, sh.now, lead, rec(lead)->last_number,
+						    &info, &committed), 0));
+	SH_CORE(core_client_bind(c, lead, &(struct core_bind){
+		.ctl = &sh.cl[lead].ctl, .seqs = sh.cl[lead].seqs,
+		.extents = sh.cl[lead].extents, .tables = sh.cl[lead].tables,
+		.events = sh.cl[lead].events, .nr_events = SH_EVENTS }));
+	ck_assert_uint_eq(rec(lead)->killed, 1);
 }
 END_TEST
 
@@ -329,6 +358,7 @@ int main(void)
 	tcase_add_test(tc, test_rank_is_slow);
 	tcase_add_test(tc, test_rank_is_missing);
 	tcase_add_test(tc, test_rank_detaches);
+	tcase_add_test(tc, test_rank_detaches_unmapped);
 	tcase_add_loop_test(tc, test_death, 0, 2);
 	tcase_add_test(tc, test_leader_detaches);
 	tcase_add_test(tc, test_revoked_unmapped);

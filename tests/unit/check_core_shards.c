@@ -312,6 +312,10 @@ START_TEST(test_resize_called_off)
 	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 1, 2 * SH_EXTENT), 0));
 	ck_assert(span_is_isolated(&c->spans[EACH - 1]));
 	ck_assert_uint_eq(dom_of(s)->dev.nr_spans, EACH);
+	/* The other pool shrinks and grows meanwhile: that calls off nothing. */
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 0, 3 * SH_EXTENT), 0));
+	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 0, EACH * SH_EXTENT), 0));
+	ck_assert(span_is_isolated(&c->spans[EACH - 1]));
 	SH_CORE(ck_assert_int_eq(core_pool_resize(c, sh.now, 1, EACH * SH_EXTENT), 0));
 	ck_assert(!span_is_isolated(&c->spans[EACH - 1]));
 	ck_assert_uint_eq(dom_of(s)->dev.nr_spans, EACH);
@@ -384,6 +388,36 @@ START_TEST(test_copies)
 	ck_assert_uint_eq(last.bytes, dom_of(s)->dev.block_bytes);
 	ck_assert_uint_eq(last.shard_off[0], 0);
 	ck_assert_uint_eq(last.shard_off[1], EACH * SH_EXTENT);
+}
+END_TEST
+
+/* Blocks in use of one domain with shards move, so that another one gets a run. */
+START_TEST(test_evacuated)
+{
+	u32 s = in_pools("s", 0, 2), t = in_pools("t", 0, 2), i, n;
+	u64 seq[EACH * SH_PER], want;
+
+	sh_on_copy = note_copy;
+	for (i = 0; i < ARRAY_SIZE(seq); i++) {
+		seq[i] = sh_ready(s, SH_BT, 0, 100 * i);
+		sh_compute(s, seq[i], 0, SH_BT, 100 * i);
+	}
+	for (i = 0; i < ARRAY_SIZE(seq); i++)
+		if (i % SH_PER)
+			ck_assert_int_eq(sh_close(s, seq[i]), 0);
+	want = sh_open(t, SH_BT, 0);
+	sh_match(t, want, SH_BT, 7);
+	for (n = 0; n < 4 && sh_state(t, want) != KVMM_SEQ_READY; n++) {
+		while (nr_copies) {
+			nr_copies = 0;
+			ck_assert_uint_eq(last.nr_shards, 2);
+			SH_CORE(core_copy_done(c, sh.now, last.id, 0));
+			sh_settle();
+		}
+		sh_tick(1);
+	}
+	ck_assert_int_eq(sh_state(t, want), KVMM_SEQ_READY);
+	ck_assert_uint_gt(sh_count(CORE_EV_pgmigrate_success), 0);
 }
 END_TEST
 
@@ -483,6 +517,7 @@ int main(void)
 	tcase_add_test(tc, test_resize_called_off);
 	tcase_add_loop_test(tc, test_device_fails, 0, 2);
 	tcase_add_test(tc, test_copies);
+	tcase_add_test(tc, test_evacuated);
 	tcase_add_loop_test(tc, test_adopted, 0, 2);
 	tcase_add_test(tc, test_damaged_part);
 	tcase_add_loop_test(tc, test_lying_arena, 0, 6);

@@ -180,7 +180,75 @@ static void measured(u64 copy_ns, u64 prefill_ns)
 	sh.core->domains[0].prefill_ns_token = prefill_ns;
 }
 
+/*
+ * A sequence that is brought back asks for its next block, too.  It gets it from
+ * another tenant when it has waited longest, also where nothing runs beside it.
+ */
+START_TEST(test_next_block_of_another_tenant)
+{
+	u32 other, i;
+	u64 seq, in_other;
+
+	sh_die(cl);
+	sh_quiet(cl);
+	sh_stop();
+	sh_config(2);
+	sh.cfg.host_bytes = 20 * SLOT;
+	sh.cfg.swappiness = 200;
+	sh.cfg.starve_ns = STARVE * MS;
+	sh_start();
+	cl = sh_attach(1, "d");
+	measured(1, 1000 * MS);
+	seq = sh_ready(cl, SH_PER * SH_BT, 2 * SH_BT, 7);
+	sh_compute(cl, seq, 0, SH_PER * SH_BT, 7);
+	pageout(seq);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_SWAPPED);
+	other = sh_attach(2, "e");
+	in_other = sh_open(other, SH_BT, SH_BT);
+	ck_assert_int_eq(sh_match(other, in_other, SH_BT, 9), 0);
+	for (i = 0; i < 10 && sh_state(other, in_other) != KVMM_SEQ_READY; i++)
+		sh_tick(STARVE);
+	sh_compute(other, in_other, 0, SH_BT, 9);
+	sh_tick(2 * STARVE);
+	ck_assert_int_eq(advise(seq, KVMM_ADV_WILLNEED), 0);
+	for (i = 0; i < 10; i++) {
+		sh_tick(STARVE);
+		do_copies(0);
+	}
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	sh_die(other);
+	sh_quiet(other);
+}
+END_TEST
+
 /* ---- swap-out ---- */
+
+/*
+ * A sequence needs a table page, and its client has none left.  The victim would keep
+ * its pages if it were swapped out, so it is recomputed, cheap as the copies are.
+ */
+START_TEST(test_pages_come_by_recompute)
+{
+	u64 large, small;
+
+	sh_die(cl);
+	sh_quiet(cl);
+	sh_stop();
+	sh_config(SH_EXTENTS);
+	sh.cfg.host_bytes = 120 * SLOT;
+	sh.cfg.swappiness = 200;
+	sh.cfg.nr_tables = 2;
+	sh.cfg.nr_idpages = SH_CLIENTS * 20;
+	sh_start();
+	cl = sh_attach(1, "d");
+	large = ready(KVMM_TABLE_ENTRIES, 0);
+	small = ready(1, 0);
+	measured(1, 1000 * MS);
+	ck_assert_int_eq(sh_begin(cl, large, KVMM_TABLE_ENTRIES * SH_BT, 1), 0);
+	ck_assert_uint_eq(sh_state(cl, small), KVMM_SEQ_RECOMPUTE);
+	ck_assert_uint_eq(nr_copies, 0);
+}
+END_TEST
 
 /* Both sequences were out and back, so six clean copies fill the host pool. */
 static u64 six_clean_copies(u64 *other)
@@ -729,6 +797,8 @@ static Suite *swap_suite(void)
 
 	tc = tcase_create("ample");
 	tcase_add_checked_fixture(tc, setup, teardown);
+	tcase_add_test(tc, test_pages_come_by_recompute);
+	tcase_add_test(tc, test_next_block_of_another_tenant);
 	tcase_add_test(tc, test_time_paged_out_is_no_wait);
 	tcase_add_loop_test(tc, test_longest_waiter_goes_first, 0, 2);
 	tcase_add_loop_test(tc, test_idle_gives_way_to_other_domains, 0, 2);

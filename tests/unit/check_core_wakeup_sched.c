@@ -211,6 +211,21 @@ START_TEST(test_shared_tail_is_copied)
 }
 END_TEST
 
+/* A fork gets a table that ends with a full block: its tail has one sharer left. */
+START_TEST(test_shared_tail_is_left)
+{
+	u64 seq = runs(cl, SH_BT + 1, 8 * SH_BT), kid, full, waiter;
+
+	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
+	ck_assert_int_eq(sh_fork(cl, seq, 1, &full), 0);
+	sh_compute(cl, full, SH_BT + 1, 2 * SH_BT, 7);
+	/* Of 13 free blocks 3 are for growth, and 2 for the shared tail. */
+	waiter = waits(cl, 10);
+	remap(cl, kid, full);
+	assert_runs(cl, waiter);
+}
+END_TEST
+
 /* A sequence that is closed in an open step grows no more. */
 START_TEST(test_closing_sequence_grows_no_more)
 {
@@ -504,6 +519,7 @@ static Suite *suite(void)
 	tcase_add_test(tc, test_first_waiter_closes);
 	tcase_add_test(tc, test_priority_passes_first_waiter);
 	tcase_add_test(tc, test_shared_tail_is_copied);
+	tcase_add_test(tc, test_shared_tail_is_left);
 	tcase_add_test(tc, test_closing_sequence_grows_no_more);
 	tcase_add_test(tc, test_empty_sequence_ends);
 	tcase_add_test(tc, test_remap_ends_reservation);

@@ -297,6 +297,8 @@ static void rest_take(struct core *c, struct kv_seq *s,
 		tab_rest_take(t, &rest->tab[t->group], keep[t->group]);
 	seq_publish(c, s);
 	core_count(c, CORE_EV_seq_remap, 1);
+	/* The tail that it mapped before may have only one sharer left now. */
+	domain_kick(seq_domain(c, s));
 	/* Entries that it shares now are no growth to commit to. */
 	if (core_cfg(c)->overcommit == CORE_OVERCOMMIT_NEVER)
 		core_kick(c);

@@ -65,6 +65,17 @@ void seq_recompute(struct core *c, struct kv_seq *s)
 	seq_event(c, s, KVMM_EV_PREEMPTED);
 }
 
+/* Is a member preempted for its table pages?  Swapped out it would keep them. */
+static bool family_gives_pages(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_seq *m;
+
+	for_each_relative(c, s, m)
+		if (m->state == KVMM_SEQ_MARKED && m->cause == CORE_CAUSE_table)
+			return true;
+	return false;
+}
+
 /*
  * Preempt the marked sequences of a family when no open step names any of them.  A
  * member that came back meanwhile and runs does not delay the others.
@@ -76,7 +87,8 @@ void family_settle(struct core *c, struct kv_seq *s)
 	for_each_relative(c, s, m)
 		if (m->state == KVMM_SEQ_MARKED && m->nr_steps)
 			return;
-	if (!device_is_lost(c, seq_domain(c, s)) && swap_family(c, s))
+	if (!device_is_lost(c, seq_domain(c, s)) && !family_gives_pages(c, s) &&
+	    swap_family(c, s))
 		return;
 	for_each_relative(c, s, m) {
 		if (m->state == KVMM_SEQ_MARKED && device_is_lost(c, seq_domain(c, m)))
