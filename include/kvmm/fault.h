@@ -27,6 +27,7 @@
 	x(segment_create,	"making a client's segments: ENOMEM")	\
 	x(extent_create,	"making an extent: ENOMEM")		\
 	x(pool_lost,		"making an extent of gpu0: its device fails, and its content is lost") \
+	x(pool1_lost,		"making an extent of gpu1: its device fails, and its content is lost") \
 	x(extent_stall,		"making an extent takes 3 seconds")	\
 	x(extent_revoke,	"taking an extent's memory back from its clients: EBUSY") \
 	x(extent_map,		"mapping an extent for the copier: ENOMEM") \

@@ -334,6 +334,32 @@ s64 rig_value(struct rig *r, const char *file, const char *key)
 	return value;
 }
 
+u64 rig_pool_value(struct rig *r, const char *pool, const char *column)
+{
+	struct job j = job_start(r, "kvctl", "cat", "pools", NULL);
+	char *text, *head, *line, *h, *v, *hs, *vs;
+	u64 value = ~0ull;
+
+	ck_assert_int_eq(job_wait(&j, 20), 0);
+	text = slurp(j.out);
+	head = strtok_r(text, "\n", &line);
+	do {
+		v = strtok_r(NULL, "\n", &line);
+		ck_assert_msg(v, "no pool %s", pool);
+	} while (strncmp(v, pool, strlen(pool)));
+	h = strtok_r(head, " ", &hs);
+	for (v = strtok_r(v, " ", &vs); h && v; v = strtok_r(NULL, " ", &vs)) {
+		if (!strcmp(h, column))
+			value = strtoull(v, NULL, 10);
+		h = strtok_r(NULL, " ", &hs);
+	}
+	ck_assert_msg(value != ~0ull, "no column %s", column);
+	free(text);
+	unlink(j.out);
+	unlink(j.err);
+	return value;
+}
+
 void rig_await(struct rig *r, const char *file, const char *key, s64 want,
 	       u32 seconds)
 {

@@ -57,6 +57,8 @@ const char *mount_hindrance(void);
 void rig_walk(struct rig *r);
 /* Value of a key in a keyed file: -1 when the key is missing. */
 s64 rig_value(struct rig *r, const char *file, const char *key);
+/* Value of a column of a pool in the file pools. */
+u64 rig_pool_value(struct rig *r, const char *pool, const char *column);
 /* Wait until a value is at least @want; fails after @seconds. */
 void rig_await(struct rig *r, const char *file, const char *key, s64 want,
 	       u32 seconds);

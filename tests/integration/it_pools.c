@@ -28,31 +28,6 @@ static struct job generate(const char *pool, const char *domain, const char *n,
 			 "exact", "--json", "--pool", pool, "--domain", domain, NULL);
 }
 
-/* Value of a column of a pool in the file pools. */
-static u64 pool_value(const char *pool, const char *column)
-{
-	struct job j = job_start(&rig, "kvctl", "cat", "pools", NULL);
-	char *text, *head, *line, *h, *v, *hs, *vs;
-	u64 value = ~0ull;
-
-	ck_assert_int_eq(job_wait(&j, 20), 0);
-	text = slurp(j.out);
-	head = strtok_r(text, "\n", &line);
-	do {
-		v = strtok_r(NULL, "\n", &line);
-		ck_assert_msg(v, "no pool %s", pool);
-	} while (strncmp(v, pool, strlen(pool)));
-	h = strtok_r(head, " ", &hs);
-	for (v = strtok_r(v, " ", &vs); h && v; v = strtok_r(NULL, " ", &vs)) {
-		if (!strcmp(h, column))
-			value = strtoull(v, NULL, 10);
-		h = strtok_r(NULL, " ", &hs);
-	}
-	ck_assert_msg(value != ~0ull, "no column %s", column);
-	free(text);
-	return value;
-}
-
 static char *node_log(void)
 {
 	char path[RIG_PATH + 32];
@@ -94,7 +69,8 @@ static void await_use(void)
 {
 	const u64 end = now_ms() + 30000 * time_scale();
 
-	while (!pool_value("gpu0", "used_kb") || !pool_value("gpu1", "used_kb")) {
+	while (!rig_pool_value(&rig, "gpu0", "used_kb") ||
+	       !rig_pool_value(&rig, "gpu1", "used_kb")) {
 		ck_assert_msg(now_ms() < end, "no use:\n%s", node_log());
 		nap_ms(5);
 	}
@@ -110,7 +86,7 @@ START_TEST(test_one_is_too_small)
 	a = generate("gpu0", "small", "12", "160");
 	b = generate("gpu1", "large", "4", "160");
 	await_use();
-	ck_assert_uint_eq(pool_value("gpu0", "domains"), 1);
+	ck_assert_uint_eq(rig_pool_value(&rig, "gpu0", "domains"), 1);
 	expect_texts(&a, &b, &truth_a, &truth_b);
 	/* The small pool preempts; the domain in the large one loses nothing. */
 	ck_assert_int_gt(rig_value(&rig, "domain/small/memory.events", "preempt"), 0);
@@ -130,10 +106,10 @@ START_TEST(test_auto)
 	rig_start(&rig, POOLS, NULL);
 	a = generate("auto", "first", "1", "8");
 	ck_assert_int_eq(job_wait(&a, 60 * time_scale()), 0);
-	ck_assert_uint_eq(pool_value("gpu1", "domains"), 1);
+	ck_assert_uint_eq(rig_pool_value(&rig, "gpu1", "domains"), 1);
 	b = generate("gpu0", "second", "1", "8");
 	ck_assert_int_eq(job_wait(&b, 60 * time_scale()), 0);
-	ck_assert_uint_eq(pool_value("gpu0", "domains"), 1);
+	ck_assert_uint_eq(rig_pool_value(&rig, "gpu0", "domains"), 1);
 	a = generate("gpu7", "third", "1", "8");
 	ck_assert_int_ne(job_wait(&a, 60 * time_scale()), 0);
 	rig_stop(&rig);
@@ -180,7 +156,7 @@ START_TEST(test_device_fails)
 	rig_start(&rig, POOLS, NULL);
 	unsetenv("KVMM_FAULT");
 	b = generate("gpu1", "two", "4", "160");
-	while (!pool_value("gpu1", "used_kb"))
+	while (!rig_pool_value(&rig, "gpu1", "used_kb"))
 		nap_ms(5);
 	a = generate("gpu0", "one", "12", "160");
 	ck_assert_int_ne(job_wait(&a, 60 * time_scale()), 0);

@@ -103,7 +103,14 @@ static void extent_deposit(struct mapper *m, u32 op, u32 extent, int fd,
 			extent, strerror(-err));
 }
 
-/* A test has the device of the extent's pool fail now. */
+/* Has a test the device of the pool fail now? */
+static bool pool_is_to_fail(u32 pool)
+{
+	return (!pool && kv_fault(KV_FAULT_pool_lost)) ||
+	       (pool == 1 && kv_fault(KV_FAULT_pool1_lost));
+}
+
+/* The device of the extent's pool fails. */
 static int pool_fails(struct setup *s, u32 extent)
 {
 	const u32 pool = setup_pool_of(s, extent);
@@ -119,7 +126,7 @@ static void mapper_create(struct mapper *m, struct map_msg *msg)
 	struct kvmm_dev *dev = &m->setup->dev;
 	int fd = -1;
 
-	if (!setup_pool_of(m->setup, msg->extent) && kv_fault(KV_FAULT_pool_lost))
+	if (pool_is_to_fail(setup_pool_of(m->setup, msg->extent)))
 		msg->status = pool_fails(m->setup, msg->extent);
 	else
 		msg->status = dev->ops->extent_create(dev, msg->extent,
