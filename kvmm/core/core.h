@@ -557,7 +557,8 @@ struct core_group_view {
 struct core_domain_view {
 	u32	id;
 	u32	tenant;
-	u32	pool;		/* its device pool */
+	u32	pool;		/* its first device pool */
+	u32	shards;		/* device pools that it is in; all bytes are those of each */
 	char	name[KVMM_NAME_LEN];
 	u32	block_tokens;	/* of layer group 0 */
 	u64	block_bytes;	/* of each group */
@@ -621,7 +622,7 @@ struct core_tenant_view {
 	u32	nr_domains;
 	u32	nr_ghosts;	/* lingering processes of detached clients */
 	u64	backed_bytes;	/* bytes of its extents */
-	u64	current_bytes;	/* used by its domains */
+	u64	current_bytes;	/* used by its domains, in all of their device pools */
 	u64	min_bytes;	/* memory.min that its clients asked for, as granted */
 	u32	drain;		/* bit set of CORE_DRAIN_* */
 	u32	resv;

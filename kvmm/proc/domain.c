@@ -71,6 +71,16 @@ const struct core_domain_view *proc_domain_by_id(const struct proc *proc,
 	return NULL;
 }
 
+/* proc_pools_name() - fill in @name, which has room for PROC_POOLS_NAME */
+void proc_pools_name(const struct core_domain_view *d, char *name)
+{
+	int n = snprintf(name, PROC_POOLS_NAME, PROC_POOL_NAME, d->pool);
+
+	if (d->shards > 1)
+		snprintf(name + n, (size_t)(PROC_POOLS_NAME - n), "-" PROC_POOL_NAME,
+			 d->pool + d->shards - 1);
+}
+
 /* proc_show_limit() - print "max", or bytes >> @shift, @width columns wide */
 void proc_show_limit(struct seq_file *m, u64 bytes, u32 shift, int width)
 {
@@ -123,7 +133,7 @@ int show_domains(const struct proc_ctx *ctx)
 	struct seq_file *m = ctx->m;
 	const struct core_domain_view *d;
 	struct proc_tenant_info tenant;
-	char pool[16];
+	char pool[PROC_POOLS_NAME];
 	u32 i;
 
 	seq_printf(m, "%4s %6s %7s %6s %7s %7s %6s %11s %11s %11s %11s %11s %11s %11s %6s %10s %10s %11s %7s %11s %14s %14s %12s %12s %5s %s\n",
@@ -144,7 +154,7 @@ int show_domains(const struct proc_ctx *ctx)
 		proc_show_limit(m, d->max_bytes, 10, 11);
 		show_domain_limits(m, d);
 		show_domain_work(m, d);
-		snprintf(pool, sizeof(pool), PROC_POOL_NAME, d->pool);
+		proc_pools_name(d, pool);
 		seq_printf(m, "%5s ", pool);
 		proc_domain_name(proc, d, m);
 		seq_putc(m, '\n');
@@ -157,13 +167,17 @@ int show_domain_status(const struct proc_ctx *ctx)
 	const struct core_domain_view *d = ctx->domain;
 	struct proc_tenant_info tenant;
 	struct seq_file *m = ctx->m;
+	char pool[PROC_POOLS_NAME];
 
+	proc_pools_name(d, pool);
 	seq_puts(m, "Name:\t");
 	proc_domain_name(ctx->proc, d, m);
 	seq_printf(m, "\nId:\t%u\n", d->id);
 	seq_printf(m, "Tenant:\t%s\n",
 		   proc_tenant_name(ctx->proc, d->tenant, &tenant));
-	seq_printf(m, "Pool:\t" PROC_POOL_NAME "\n", d->pool);
+	seq_printf(m, "Pool:\t%s\n", pool);
+	if (d->shards > 1)
+		seq_printf(m, "Shards:\t%u\n", d->shards);
 	seq_printf(m, "BlockTokens:\t%u\n", d->block_tokens);
 	seq_printf(m, "BlockBytes:\t%llu\n",
 		   (unsigned long long)d->block_bytes);
@@ -184,6 +198,9 @@ int show_domain_status(const struct proc_ctx *ctx)
 		   (unsigned long long)d->commit_limit * d->block_bytes >> 10);
 	seq_printf(m, "Committed_AS:\t%8llu kB\n",
 		   (unsigned long long)d->committed_as * d->block_bytes >> 10);
+	if (d->shards > 1)
+		seq_printf(m, "KvAllPools:\t%8llu kB\n",
+			   (unsigned long long)d->current_bytes * d->shards >> 10);
 	return 0;
 }
 
@@ -307,11 +324,21 @@ int show_slabinfo(const struct proc_ctx *ctx)
 	return 0;
 }
 
-static int show_memory(const struct proc_ctx *ctx, u64 bytes)
+static void show_pool_memory(const struct proc_ctx *ctx, u32 pool, u64 bytes)
 {
-	seq_printf(ctx->m, PROC_POOL_NAME " ", ctx->domain->pool);
+	seq_printf(ctx->m, PROC_POOL_NAME " ", pool);
 	proc_show_limit(ctx->m, bytes, 0, 0);
 	seq_putc(ctx->m, '\n');
+}
+
+/* A line for each device pool of the domain, which has as many bytes in each. */
+static int show_memory(const struct proc_ctx *ctx, u64 bytes)
+{
+	const struct core_domain_view *d = ctx->domain;
+	u32 i;
+
+	for (i = d->pool; i < d->pool + d->shards; i++)
+		show_pool_memory(ctx, i, bytes);
 	return 0;
 }
 
@@ -361,9 +388,15 @@ int show_memory_peak(const struct proc_ctx *ctx)
 
 int show_memory_capacity(const struct proc_ctx *ctx)
 {
-	const struct core_pool_view *p = &ctx->proc->node.zone[ctx->domain->pool];
+	const struct core_domain_view *d = ctx->domain;
+	const struct core_pool_view *p;
+	u32 i;
 
-	return show_memory(ctx, (u64)p->nr_online * p->extent_size);
+	for (i = d->pool; i < d->pool + d->shards; i++) {
+		p = &ctx->proc->node.zone[i];
+		show_pool_memory(ctx, i, (u64)p->nr_online * p->extent_size);
+	}
+	return 0;
 }
 
 int show_memory_events(const struct proc_ctx *ctx)

@@ -20,6 +20,7 @@
 #define PROC_SLICE_BLOCKS 4096	/* table entries or blocks looked at in one call */
 #define PROC_NAME_MAX	(4 * KVMM_NAME_LEN + 16)	/* escaped, with @id */
 #define PROC_POOL_NAME	"gpu%u"	/* with the number of the device pool */
+#define PROC_POOLS_NAME	24	/* room for proc_pools_name() */
 #define PROC_HOST_NAME	"host0"
 #define NSEC_PER_SEC	1000000000u
 
@@ -343,6 +344,8 @@ const struct core_domain_view *proc_domain_by_name(const struct proc *proc,
 						   size_t len);
 const struct core_domain_view *proc_domain_by_id(const struct proc *proc,
 						 u32 id);
+/* The device pools of a domain: gpu0, or gpu0-gpu1 if it has several. */
+void proc_pools_name(const struct core_domain_view *d, char *name);
 const struct core_client_view *proc_client_by_name(const struct proc *proc,
 						   const char *name,
 						   size_t len);

@@ -275,7 +275,7 @@ static void show_pool_line(const struct proc *proc, struct seq_file *m, u32 pool
 	char name[16];
 
 	for (i = 0; i < proc->node.nr_domains; i++) {
-		if (proc->domains[i].pool != pool)
+		if (pool - proc->domains[i].pool >= proc->domains[i].shards)
 			continue;
 		domains++;
 		clients += proc->domains[i].nr_clients;

@@ -16,6 +16,9 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include <kvmm/rundir.h>
+#include <kvmm/view.h>
+
 #include "tests/integration/shard_client.h"
 
 #define POOLS	"--backend", "host", "--pool", "host:1M", "--pool", "host:512K", \
@@ -255,6 +258,42 @@ START_TEST(test_device_fails)
 }
 END_TEST
 
+/* A limit is that of each pool, and may be set as it is shown for either. */
+START_TEST(test_limit)
+{
+	static const struct {
+		const char	*value;
+		int		status;
+		s64		now;
+	} set[] = {
+		{ "gpu1 262144", 0, 262144 }, { "gpu0 196608", 0, 196608 },
+		{ "gpu2 131072", EINVAL, 196608 }, { "131072", 0, 131072 },
+	};
+	char path[RIG_PATH + 32], ask[128];
+	struct seq_file text;
+	int status;
+	u32 i;
+
+	rig_start(&shard_rig, POOLS, NULL);
+	shard_attach_both();
+	seq_init(&text, 4096);
+	snprintf(path, sizeof(path), "%s/" KV_VIEW_SOCKET, shard_rig.dir);
+	for (i = 0; i < ARRAY_SIZE(set); i++) {
+		snprintf(ask, sizeof(ask), "set domain/parts/memory.max %s", set[i].value);
+		ck_assert_int_eq(kv_view_ask(path, ask, 20000, &status, &text), 0);
+		ck_assert_msg(status == set[i].status, "%s: %d: %s", ask, status,
+			      seq_text(&text));
+		ck_assert_int_eq(rig_value(&shard_rig, "domain/parts/memory.max", "gpu0"),
+				 set[i].now);
+		ck_assert_int_eq(rig_value(&shard_rig, "domain/parts/memory.max", "gpu1"),
+				 set[i].now);
+	}
+	seq_free(&text);
+	kvmm_detach(shard_kv);
+	rig_stop(&shard_rig);
+}
+END_TEST
+
 /* Shards in pools that the daemon does not have: the line says so. */
 START_TEST(test_refused)
 {
@@ -303,6 +342,7 @@ int main(void)
 	tcase_add_test(tc, test_adopted);
 	tcase_add_test(tc, test_beside_a_model);
 	tcase_add_test(tc, test_device_fails);
+	tcase_add_test(tc, test_limit);
 	tcase_add_test(tc, test_refused);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);

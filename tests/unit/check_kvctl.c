@@ -73,6 +73,8 @@ START_TEST(test_forms)
 		"\"some\":{\"avg10\":0.25,\"total\":12}}");
 	ck_assert_str_eq(json_of("domain/a/memory.max", "gpu0 max\n"),
 			 "{\"gpu0\":\"max\"}");
+	ck_assert_str_eq(json_of("domain/a/memory.max", "gpu0 max\ngpu1 max\n"),
+			 "{\"gpu0\":\"max\",\"gpu1\":\"max\"}");
 	ck_assert_str_eq(json_of("domain/a/memory.weight", "100\n"), "100");
 	ck_assert_str_eq(json_of("client/1/seqs",
 		"# begin 7\nseq gen family\n1 2 -\n# end 7\n"),

@@ -380,6 +380,30 @@ START_TEST(test_what_is_printed)
 }
 END_TEST
 
+/* The lines of a domain that only one with several shards has. */
+START_TEST(test_shards_are_told)
+{
+	struct kvmm_attach_req req;
+	char *text;
+	u32 client;
+
+	fx_teardown();
+	fx_setup_pools(4, 4, 0, 0);
+	fx_attach_req(&req, "chat");
+	req.nr_shards = 2;
+	ck_assert_int_eq(fx_attach_as(&fx, 1, &req, &client), 0);
+	memset(&real, 0, sizeof(real));
+	text = strdup(fx_cat("domain/chat/status"));
+	read_keys(text);
+	free(text);
+	read_doc("#### With several shards");
+	rows_within("shards", &doc, &real, "is documented, but not there");
+	ck_assert_uint_eq(doc.nr, 2);
+	read_doc("### domain/NAME/status");
+	ck_assert_uint_eq(real.nr, doc.nr + 2);
+}
+END_TEST
+
 static Suite *doc_suite(void)
 {
 	Suite *s = suite_create("proc-doc");
@@ -398,6 +422,7 @@ static Suite *doc_suite(void)
 	tcase_add_test(tc, test_oom_texts);
 	tcase_add_test(tc, test_blockmap_texts);
 	tcase_add_loop_test(tc, test_what_is_printed, 0, ARRAY_SIZE(printed));
+	tcase_add_test(tc, test_shards_are_told);
 	suite_add_tcase(s, tc);
 	return s;
 }

@@ -435,8 +435,8 @@ static int fx_swap_info(void *arg, struct proc_swap_info *info)
 	return f->swap_info ? f->swap_info(arg, info) : -ENOENT;
 }
 
-/* @host, @area: extents of the host pool, and of an area at most. */
-static void fx_setup_tiers(u32 nr_extents, u32 host, u32 area)
+/* @more, @host, @area: extents of a second pool, of the host pool, and of an area at most. */
+static void fx_setup_pools(u32 nr_extents, u32 more, u32 host, u32 area)
 {
 	struct fx *f = &fx;
 	struct proc_source src = {
@@ -451,7 +451,8 @@ static void fx_setup_tiers(u32 nr_extents, u32 host, u32 area)
 	memset(f, 0, sizeof(*f));
 	f->now = 15670000000ull;
 	f->cfg = (struct core_config){
-		.pool_bytes = (u64)nr_extents * FX_EXTENT_SIZE,
+		.pool_bytes = (u64)(nr_extents + more) * FX_EXTENT_SIZE,
+		.more_bytes = { (u64)more * FX_EXTENT_SIZE },
 		.extent_size = FX_EXTENT_SIZE,
 		.min_token_bytes = 64,
 		.max_tenants = 4, .max_domains = 6,
@@ -474,6 +475,11 @@ static void fx_setup_tiers(u32 nr_extents, u32 host, u32 area)
 	f->proc = proc_create(&src);
 	ck_assert_ptr_nonnull(f->proc);
 	seq_init(&f->out, PROC_TEXT_MAX);
+}
+
+static __maybe_unused void fx_setup_tiers(u32 nr_extents, u32 host, u32 area)
+{
+	fx_setup_pools(nr_extents, 0, host, area);
 }
 
 static __maybe_unused void fx_setup_sized(u32 nr_extents)

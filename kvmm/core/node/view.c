@@ -290,6 +290,7 @@ int core_get_domain(const struct core *c, u32 i, struct core_domain_view *v)
 	v->id = i;
 	v->tenant = d->tenant;
 	v->pool = d->zone;
+	v->shards = d->shards;
 	memcpy(v->name, d->name, sizeof(v->name));
 	domain_view_groups(d, v);
 	v->nr_clients = d->nr_clients;

@@ -230,7 +230,7 @@ int core_get_tenant(const struct core *c, u32 i, struct core_tenant_view *v)
 		const struct kv_domain *d = &c->domains[n];
 
 		if (d->tenant == i)
-			v->current_bytes += domain_used(d) * d->dev.block_bytes;
+			v->current_bytes += domain_used(d) * domain_payload(d);
 	}
 	return 0;
 }

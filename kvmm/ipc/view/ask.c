@@ -26,7 +26,7 @@
 #include "kvmm/ipc/view/view.h"
 
 /*
- * Does the file at @path show another pool than the one that @value begins with, as in
+ * Does the file at @path show other pools than the one that @value begins with, as in
  * `gpu0 max`?  A file that is not there shows none.  @out: a text that is overwritten.
  */
 static bool other_pool(struct views *vs, const char *path, const char *value,
@@ -34,9 +34,17 @@ static bool other_pool(struct views *vs, const char *path, const char *value,
 {
 	char req[PROC_REQ_MAX];
 	int len = snprintf(req, sizeof(req), "cat %s", path);
+	const char *line;
 
-	return !proc_request_as(vs->proc, PROC_ALL, req, (size_t)len, out) &&
-	       (out->count < 5 || strncmp(out->buf, value, 5));
+	if (proc_request_as(vs->proc, PROC_ALL, req, (size_t)len, out))
+		return false;
+	/* A domain with several shards has a line for each of its pools. */
+	for (line = seq_text(out); line && *line; line += *line == '\n') {
+		if (!strncmp(line, value, 5))
+			return false;
+		line += strcspn(line, "\n");
+	}
+	return true;
 }
 
 /*

@@ -1,0 +1,126 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_proc_shards.c - files of a domain that has two shards
+ *
+ * The domain "wide" is in both device pools, "low" in the first, "high" in the second
+ * one.  A block of each domain has 4608 bytes in each of its pools.
+ */
+#include "tests/unit/proc_fixture.h"
+
+#define BLOCK	4608
+#define TENANT	7
+
+static u32 client;
+static u64 seq;
+
+static u32 attach(const char *domain, u32 pool, u32 shards)
+{
+	struct kvmm_attach_req req;
+	u32 id = CORE_NONE;
+
+	fx_attach_req(&req, domain);
+	req.pool = pool;
+	req.nr_shards = shards;
+	ck_assert_int_eq(fx_attach_as(&fx, TENANT, &req, &id), 0);
+	return id;
+}
+
+/* 40 tokens: 3 blocks. */
+static void setup(void)
+{
+	fx_setup_pools(8, 4, 0, 0);
+	client = attach("wide", 0, 2);
+	seq = fx_prefill(&fx, client, 40, 1);
+	attach("low", 1, 1);
+	fx_prefill(&fx, attach("high", 2, 1), 20, 1);
+}
+
+static void want(const char *path, const char *part)
+{
+	const char *text = fx_cat(path);
+
+	ck_assert_msg(strstr(text, part), "%s: no '%s' in:\n%s", path, part, text);
+}
+
+START_TEST(test_status)
+{
+	char sum[64];
+
+	want("domain/wide/status", "\nPool:\tgpu0-gpu1\nShards:\t2\nBlockTokens:\t16\nBlockBytes:\t4608\n");
+	want("domain/wide/status", "\nKvCurrent:\t      13 kB\n");
+	snprintf(sum, sizeof(sum), "\nKvAllPools:\t%8u kB\n", 2 * 3 * BLOCK >> 10);
+	want("domain/wide/status", sum);
+	want("domain/low/status", "\nPool:\tgpu0\nBlockTokens:\t16\n");
+	want("domain/high/status", "\nPool:\tgpu1\nBlockTokens:\t16\n");
+	ck_assert_ptr_null(strstr(fx_cat("domain/high/status"), "Shards"));
+	ck_assert_ptr_null(strstr(fx_cat("domain/high/status"), "AllPools"));
+}
+END_TEST
+
+START_TEST(test_tables)
+{
+	want("domains", " gpu0-gpu1 wide\n");
+	want("domains", "  gpu0 low\n");
+	want("domains", "  gpu1 high\n");
+	/* Columns total, online, free, cached, used, committed, limit, domains, clients. */
+	want("pools", "gpu0            512          512          497            0           13 ");
+	want("pools", "gpu1            256          256          231            0           22 ");
+	want("pools", "          512       2       2 works\ngpu1 ");
+	want("pools", "          256       2       2 works\n");
+}
+END_TEST
+
+/* Each limit and each figure has a line for each pool. */
+START_TEST(test_memory)
+{
+	ck_assert_str_eq(fx_cat("domain/wide/memory.max"), "gpu0 max\ngpu1 max\n");
+	ck_assert_str_eq(fx_cat("domain/wide/memory.current"), "gpu0 13824\ngpu1 13824\n");
+	ck_assert_str_eq(fx_cat("domain/wide/memory.capacity"), "gpu0 524288\ngpu1 262144\n");
+	ck_assert_str_eq(fx_cat("domain/low/memory.current"), "gpu0 0\n");
+	ck_assert_str_eq(fx_cat("domain/high/memory.capacity"), "gpu1 262144\n");
+}
+END_TEST
+
+START_TEST(test_maps)
+{
+	char path[64];
+
+	snprintf(path, sizeof(path), "client/%u/seq/%u/maps", client, KVMM_SEQ_INDEX(seq));
+	want(path, " [gpu0-gpu1]\n");
+}
+END_TEST
+
+/* The memory of a tenant counts in all pools: 3 blocks in two pools, and 2 in one. */
+START_TEST(test_tenant)
+{
+	struct core_tenant_view v;
+	u32 i = 0;
+
+	while (core_get_tenant(fx.core, i, &v) || v.key != TENANT)
+		i++;
+	ck_assert_uint_eq(v.current_bytes, (2 * 3 + 2) * BLOCK);
+	ck_assert_uint_ge(v.backed_bytes, v.current_bytes);
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("proc-shards");
+	TCase *tc = tcase_create("two");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_tags(tc, "unit proc");
+	tcase_add_checked_fixture(tc, setup, fx_teardown);
+	tcase_add_test(tc, test_status);
+	tcase_add_test(tc, test_tables);
+	tcase_add_test(tc, test_memory);
+	tcase_add_test(tc, test_maps);
+	tcase_add_test(tc, test_tenant);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
