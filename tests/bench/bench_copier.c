@@ -116,7 +116,7 @@ static void answers_wait(void)
 static double copy_chunk(u32 chunk, u32 block, u32 way)
 {
 	const u64 base = chunk % CHUNKS * CHUNK, began = bench_now();
-	struct core_copy cp = { .to_host = way == OUT, .bytes = block };
+	struct core_copy cp = { .nr_shards = 1, .to_host = way == OUT, .bytes = block };
 	struct copy_done done;
 	u64 at, left = CHUNK / block;
 

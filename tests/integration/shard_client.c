@@ -4,11 +4,14 @@
  *
  * The words of a part follow from the token, the part and the place.  The client compares
  * all words of a sequence before and after each step.  It runs in a test or in a process
- * of its own, which ends with one line where a test would fail.
+ * of its own, which ends with one line where a test would fail.  The second part may be
+ * that of a rank, which gets its orders by a socket.
  */
+#include <poll.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include "tests/integration/shard_client.h"
@@ -24,6 +27,8 @@
 struct rig shard_rig;
 struct kvmm *shard_kv;
 bool shard_child;
+u32 shard_mine, shard_leader;
+int shard_rank_sock;
 static u64 step;
 
 #define MUST(cond)							\
@@ -54,7 +59,8 @@ int shard_attach(u32 pool, u32 shards, struct kvmm **to, char *text)
 	const struct kvmm_params p = {
 		.socket = path, .domain = "parts", .identity = identity,
 		.block_tokens = TOKENS, .max_bytes = KVMM_LIMIT_MAX,
-		.pool = pool, .nr_shards = shards,
+		.pool = pool, .nr_shards = shards, .shard = shard_mine,
+		.leader = shard_leader,
 		.group[0] = { .layers = 2, .kv_heads = 1, .k_bytes = TOKEN_BYTES / 4,
 			   .v_bytes = TOKEN_BYTES / 4 },
 		.attach_timeout_ms = 20000,
@@ -95,14 +101,95 @@ static void words_of(const struct shard_seq *it, u32 t, u32 entry, u32 shard, bo
 	}
 }
 
+/* ---- the second part, by a rank ---- */
+
+/**
+ * struct far - an order to the rank
+ * @it:     the sequence
+ * @from, @to: tokens; equal: copy @tokens from @entry[0] to @entry[1]; @from is larger: the
+ *          end
+ * @entry:  of the leader's table
+ * @write:  else compare
+ */
+struct far {
+	struct shard_seq it;
+	u32	from;
+	u32	to;
+	u32	entry[SHARD_BLOCKS];
+	u32	tokens;
+	u32	write;
+};
+
+static void far_order(const struct far *f)
+{
+	char done;
+
+	if (send(shard_rank_sock, f, sizeof(*f), MSG_NOSIGNAL) == sizeof(*f) &&
+	    read(shard_rank_sock, &done, 1) == 1)
+		return;
+	nap_ms(WAIT_MS);	/* kvmm kills this process meanwhile */
+	shard_give_up("the rank has ended");
+}
+
+static void part_words(const struct far *f, u32 shard)
+{
+	u32 t;
+
+	for (t = f->from; t < f->to; t++)
+		words_of(&f->it, t, f->entry[t / TOKENS], shard, f->write);
+	if (f->from == f->to)
+		memcpy(kvmm_block(shard_kv, f->entry[1], shard),
+		       kvmm_block(shard_kv, f->entry[0], shard), f->tokens * TOKEN_BYTES);
+}
+
+void shard_serve(int sock)
+{
+	struct pollfd p = { .fd = sock, .events = POLLIN };
+	struct far f;
+
+	for (;;) {
+		/* Extents are mapped meanwhile. */
+		if (!poll(&p, 1, 0)) {
+			if (kvmm_wait(shard_kv, 1000000) == -ECONNRESET)
+				shard_give_up("%s", kvmm_strerror_attach(shard_kv));
+			continue;
+		}
+		if (read(sock, &f, sizeof(f)) != sizeof(f))
+			break;
+		if (f.from > f.to)
+			return;
+		part_words(&f, shard_mine - 1);
+		if (send(sock, "", 1, MSG_NOSIGNAL) != 1)
+			break;
+	}
+	nap_ms(WAIT_MS);	/* as in far_order() */
+	shard_give_up("the leader has ended");
+}
+
+void shard_dismiss(void)
+{
+	const struct far f = { .from = 1 };
+
+	MUST(send(shard_rank_sock, &f, sizeof(f), MSG_NOSIGNAL) == sizeof(f));
+}
+
+/* Do the work of @f in each part, here or by the rank. */
+static void both_parts(const struct far *f)
+{
+	part_words(f, 0);
+	if (shard_rank_sock)
+		far_order(f);
+	else
+		part_words(f, 1);
+}
+
 void shard_words(const struct shard_seq *it, u32 from, u32 to, bool write)
 {
-	u32 entry[SHARD_BLOCKS], t, shard;
+	struct far f = { .it = *it, .from = from, .to = to, .write = write };
 
-	MUST(!kvmm_seq_table(shard_kv, it->seq, 0, 0, DIV_ROUND_UP(to, TOKENS), entry));
-	for (t = from; t < to; t++)
-		for (shard = 0; shard < SHARD_PARTS; shard++)
-			words_of(it, t, entry[t / TOKENS], shard, write);
+	MUST(!kvmm_seq_table(shard_kv, it->seq, 0, 0, DIV_ROUND_UP(to, TOKENS), f.entry));
+	if (from < to)
+		both_parts(&f);
 }
 
 static const u32 *ids_of(const struct shard_seq *it)
@@ -181,12 +268,11 @@ void shard_await(const struct shard_seq *it, u32 state)
 /* Make the copy that a grant asks for, in each part. */
 static void run_copy(const struct kvmm_begin_res *res)
 {
-	u32 shard;
+	const struct far f = { .entry = { res->copy_from, res->copy_to },
+			       .tokens = res->copy_tokens };
 
-	for (shard = 0; res->copy_tokens && shard < SHARD_PARTS; shard++)
-		memcpy(kvmm_block(shard_kv, res->copy_to, shard),
-		       kvmm_block(shard_kv, res->copy_from, shard),
-		       res->copy_tokens * TOKEN_BYTES);
+	if (res->copy_tokens)
+		both_parts(&f);
 }
 
 /* Compare what a READY sequence has, and let it grow.  Return: did it? */

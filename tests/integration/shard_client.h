@@ -28,6 +28,9 @@ struct shard_seq {
 extern struct rig shard_rig;
 extern struct kvmm *shard_kv;	/* of shard_attach_both() */
 extern bool shard_child;	/* a fault ends this process with one line, and with 1 */
+extern u32 shard_mine;		/* the next attachment's part, and its leader; as in */
+extern u32 shard_leader;	/* struct kvmm_params */
+extern int shard_rank_sock;	/* a leader's, to the rank that has the second part */
 
 /* A fault of the client. */
 _Noreturn void shard_give_up(const char *fmt, ...) __attribute__((format(printf, 1, 2)));
@@ -35,6 +38,9 @@ _Noreturn void shard_give_up(const char *fmt, ...) __attribute__((format(printf,
 /* Attach as kvmm_attach() does; @pool and @shards as in struct kvmm_params. */
 int shard_attach(u32 pool, u32 shards, struct kvmm **to, char *text);
 void shard_attach_both(void);
+/* Of a rank: do the leader's orders, until shard_dismiss(). */
+void shard_serve(int sock);
+void shard_dismiss(void);
 /* Wait for an event of the daemon, for 2 ms at most. */
 void shard_sleep(void);
 

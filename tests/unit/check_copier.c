@@ -70,6 +70,7 @@ static void arm(const char *spec)
 static int copy(u64 id, bool to_host, u64 dev_off, u64 host_off, u64 bytes)
 {
 	const struct core_copy cp = {
+		.nr_shards = 1,
 		.id = id, .to_host = to_host, .dev_off = dev_off,
 		.host_off = host_off, .bytes = bytes,
 	};
@@ -156,6 +157,7 @@ END_TEST
 static int move(u64 id, u64 from, u64 to, u64 bytes)
 {
 	const struct core_copy cp = {
+		.nr_shards = 1,
 		.id = id, .within = true, .dev_off = from, .dev_to = to,
 		.bytes = bytes,
 	};
@@ -363,7 +365,7 @@ END_TEST
 START_TEST(test_two_threads)
 {
 	struct kvmm_dev *dev = &td->setup.dev;
-	struct core_copy cp = { .to_host = true, .dev_off = TF_EXTENT, .bytes = BLOCK };
+	struct core_copy cp = { .nr_shards = 1, .to_host = true, .dev_off = TF_EXTENT, .bytes = BLOCK };
 	struct copy_done done;
 	u32 i, n;
 
@@ -411,6 +413,7 @@ START_TEST(test_holes_meanwhile)
 	memset(back, 'x', LARGE);
 	for (i = 0; i < 200; i++) {
 		struct core_copy cp = { .id = i, .to_host = i & 1, .dev_off = TF_EXTENT,
+					.nr_shards = 1,
 					.bytes = LARGE };
 		struct copy_done done;
 
@@ -454,7 +457,7 @@ END_TEST
 /* While more copies wait, the mm thread is woken now and then; after the last, too. */
 START_TEST(test_wakes)
 {
-	struct core_copy cp = { .to_host = true, .bytes = 512 };
+	struct core_copy cp = { .nr_shards = 1, .to_host = true, .bytes = 512 };
 	const u32 nr = 2000;
 	struct copy_done done;
 	u64 n, wakes = 0;
@@ -492,7 +495,7 @@ END_TEST
 /* Many copies at once end in order, each once. */
 START_TEST(test_many)
 {
-	struct core_copy cp = { .to_host = true, .bytes = 512 };
+	struct core_copy cp = { .nr_shards = 1, .to_host = true, .bytes = 512 };
 	struct copy_done done;
 	u64 n, seen = 0;
 

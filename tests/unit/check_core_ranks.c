@@ -142,6 +142,41 @@ START_TEST(test_rank_is_missing)
 }
 END_TEST
 
+/*
+ * Between its attach and its segments a rank was sent no extent: those that the domain
+ * has already are not granted meanwhile.
+ */
+START_TEST(test_rank_without_segments)
+{
+	struct kvmm_attach_req req = sh_attach_req("s");
+	u32 other = attached(1, 0), made;
+	u64 seq = sh_ready(lead, SH_BT, 0, 5), waits = sh_open(other, SH_BT, 0);
+	struct core_attach_info info;
+	u8 secret[CORE_SECRET_LEN] = { 0 };
+	struct sh_client *cl;
+
+	sh_compute(lead, seq, 0, SH_BT, 5);
+	req.nr_shards = 2;
+	req.shard = 2;
+	req.leader = other + 1;
+	SH_CORE(ck_assert_int_eq(core_client_attach(c, sh.now, 1, secret, &req, &info), 0));
+	made = info.client;
+	sh_match(other, waits, SH_BT, 7);
+	sh_tick(1);
+	ck_assert_uint_eq(rec(other)->nr_unacked, 1);
+	ck_assert_int_eq(sh_state(other, waits), KVMM_SEQ_WAITING);
+	cl = &sh.cl[made];
+	SH_CORE(core_client_bind(c, made, &(struct core_bind){
+		.ctl = &cl->ctl, .seqs = cl->seqs, .extents = cl->extents,
+		.tables = cl->tables, .events = cl->events, .nr_events = SH_EVENTS }));
+	ck_assert_uint_ge(rec(other)->nr_unacked, 1);
+	sh_settle();
+	sh_tick(1);
+	ck_assert_uint_eq(rec(other)->nr_unacked, 0);
+	ck_assert_int_eq(sh_state(other, waits), KVMM_SEQ_READY);
+}
+END_TEST
+
 /* ---- the end ---- */
 
 /* A rank that detaches leaves its shard to another one; running sequences wait. */
@@ -357,6 +392,7 @@ int main(void)
 	tcase_add_test(tc, test_extents);
 	tcase_add_test(tc, test_rank_is_slow);
 	tcase_add_test(tc, test_rank_is_missing);
+	tcase_add_test(tc, test_rank_without_segments);
 	tcase_add_test(tc, test_rank_detaches);
 	tcase_add_test(tc, test_rank_detaches_unmapped);
 	tcase_add_loop_test(tc, test_death, 0, 2);

@@ -200,6 +200,7 @@ static char *extent_look(u32 i)
 static void push(u64 id, u32 dir_, u64 dev_off, u64 to, u64 bytes)
 {
 	const struct core_copy cp = {
+		.nr_shards = 1,
 		.id = id, .to_host = dir_ == DEV_COPY_OUT,
 		.within = dir_ == DEV_COPY_WITHIN, .dev_off = dev_off,
 		.dev_to = dir_ == DEV_COPY_WITHIN ? to : 0,

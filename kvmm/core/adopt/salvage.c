@@ -254,7 +254,7 @@ static void client_reset(struct core *c, struct walk *w, u32 i)
 		.free_page = CORE_NONE, .nr_free_pages = cfg->nr_tables,
 		.unacked_since = c->now, .draining = was.draining,
 		.leader = was.leader, .shards = was.shards, .broken = was.broken,
-		.quiet = was.quiet,
+		.quiet = was.quiet, .joining = was.joining,
 	};
 	c->domains[cl->domain].nr_clients++;
 	KV_BUG_ON(c->domains[cl->domain].nr_clients > cfg->max_clients);

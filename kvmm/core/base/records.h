@@ -907,6 +907,8 @@ enum {
  * @broken:      a client that it works with has died: it is killed, or will be when it
  *               is back
  * @quiet:       its process has ended, and its record waits for those of its ranks
+ * @joining:     a rank that was not told of its extents yet: its shard counts as one that
+ *               no client maps
  */
 struct kv_client {
 	u32	state;
@@ -941,7 +943,7 @@ struct kv_client {
 	u32	shards;
 	u32	broken;
 	u32	quiet;
-	u32	resv;
+	u32	joining;
 	u32	member[CORE_MAX_ZONES];
 };
 

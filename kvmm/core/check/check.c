@@ -679,7 +679,7 @@ static void walk_client(struct walk *w, u32 client)
 			nr += c->clients[i].nr_unacked;
 	for (i = 0; i < c->domains[cl->domain].shards && cl->leader == client; i++) {
 		by = cl->member[i];
-		nr += by == CORE_NONE;
+		nr += by == CORE_NONE || c->clients[by].joining;
 		if (by != CORE_NONE)
 			expect(w, "ranks", "client that maps a shard for", client,
 			       c->clients[by].state != CLI_FREE &&

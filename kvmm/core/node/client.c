@@ -187,7 +187,7 @@ void core_client_bind(struct core *c, u32 client, const struct core_bind *bind)
 	drain_publish(c, client);
 	WRITE_ONCE(bind->ctl->state, (u32)KVMM_CLIENT_ALIVE);
 	extent_publish(c, client);
-	rank_came_back(c, client);
+	rank_bound(c, client);
 }
 
 static void client_say(struct core *c, u32 client, u32 state, int reason)

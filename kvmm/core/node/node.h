@@ -26,7 +26,7 @@ int rank_check(const struct core *c, u64 tenant_key, const struct kvmm_attach_re
 void rank_join(struct core *c, u32 client, const struct kvmm_attach_req *req);
 void rank_leave(struct core *c, u32 client);
 void rank_died(struct core *c, u32 client);
-void rank_came_back(struct core *c, u32 client);
+void rank_bound(struct core *c, u32 client);
 bool ranks_may_write(const struct core *c, u32 client);
 void rank_forget(struct core *c, u32 client);
 int rank_may_ask(const struct core *c, u32 client, u32 op);

@@ -62,7 +62,10 @@ int rank_check(const struct core *c, u64 tenant_key, const struct kvmm_attach_re
 	return 0;
 }
 
-/* Client @by maps the shards for its leader from now on, or no longer. */
+/*
+ * Client @by maps the shards for its leader from now on, or no longer.  They are missing
+ * until a rank was sent its extents: else the leader would be granted blocks meanwhile.
+ */
 static void member_set(struct core *c, u32 by, bool set)
 {
 	const struct kv_client *cl = &c->clients[by];
@@ -74,7 +77,8 @@ static void member_set(struct core *c, u32 by, bool set)
 			continue;
 		KV_BUG_ON(l->member[i] != (set ? CORE_NONE : by));
 		l->member[i] = set ? by : CORE_NONE;
-		extent_unacked(c, cl->leader, set ? -1 : 1);
+		if (!cl->joining)
+			extent_unacked(c, cl->leader, set ? -1 : 1);
 	}
 	domain_kick(&c->domains[cl->domain]);
 }
@@ -95,6 +99,7 @@ void rank_join(struct core *c, u32 client, const struct kvmm_attach_req *req)
 	/* No client maps the shards yet. */
 	if (!req->leader)
 		extent_unacked(c, client, (s32)nr);
+	cl->joining = req->leader != 0;
 	member_set(c, client, true);
 }
 
@@ -138,10 +143,22 @@ void rank_died(struct core *c, u32 client)
 			break_off(c, i);
 }
 
-/* rank_came_back() - a client has segments again: its group may have ended meanwhile */
-void rank_came_back(struct core *c, u32 client)
+/**
+ * rank_bound() - a client has segments, and was sent its extents
+ *
+ * A new rank is there from now on.  Of a client that is back, the group may have ended
+ * meanwhile.
+ */
+void rank_bound(struct core *c, u32 client)
 {
-	if (c->clients[client].broken)
+	struct kv_client *cl = &c->clients[client];
+
+	if (cl->joining && cl->leader != CORE_NONE) {
+		extent_unacked(c, cl->leader, -1);
+		domain_kick(&c->domains[cl->domain]);
+	}
+	cl->joining = 0;
+	if (cl->broken)
 		(void)client_kill(c, client, -EPIPE);
 }
 
@@ -204,7 +221,8 @@ bool rank_is_sane(const struct core *c, u32 client)
 	const struct kv_client *cl = &c->clients[client];
 	u32 all = shards_all(c->domains[cl->domain].shards);
 
-	if (!cl->shards || (cl->shards & ~all) || cl->broken > 1 || cl->quiet > 1)
+	if (!cl->shards || (cl->shards & ~all) || cl->broken > 1 || cl->quiet > 1 ||
+	    cl->joining > 1)
 		return false;
 	if (!client_is_rank(c, client))
 		return true;
