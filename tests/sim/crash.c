@@ -316,8 +316,10 @@ static void client_back(struct sim *w, struct sim_client *cl)
 	memset(cl->seen, 0, sizeof(cl->seen));
 	salvaged = cl->was_salvaged;
 	/* Resuming says that its device has stopped, even if no answer comes. */
-	if (salvaged)
+	if (salvaged) {
 		step_all_void(cl);
+		cl->stopped_at = w->now;
+	}
 	err = core_client_resume(w->core, w->now, cl->id, cl->answered, &info,
 				 &committed);
 	LOG(w, "client %u is back%s: %d", cl->id,

@@ -205,6 +205,7 @@ struct sim_client {
 	bool	broken;		/* a client of its group has died */
 	u32	group;		/* clients with one number map a shard each; 0: all shards */
 	u32	shard;		/* of the group's; the client with shard 0 leads */
+	u64	stopped_at;	/* when it was back after a salvage: steps from before ended */
 	u16	op;
 	u64	answered;
 	u32	id;
@@ -698,7 +699,7 @@ bool step_act_run(struct sim *w, struct sim_client *cl);
 bool step_act_end(struct sim *w, struct sim_client *cl);
 void step_dead_writes(struct sim *w, struct sim_client *cl);
 bool step_is_oldest(struct sim_client *cl, u64 number);
-void step_rank_writes(struct sim *w, struct sim_client *leader);
+void step_rank_writes(struct sim *w, struct sim_client *leader, u64 since);
 void step_end_done(struct sim *w, struct sim_client *cl, u32 nr);
 void step_all_void(struct sim_client *cl);
 

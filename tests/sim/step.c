@@ -465,15 +465,18 @@ void step_dead_writes(struct sim *w, struct sim_client *cl)
 	}
 }
 
-/* A rank of a leader that has ended may still write blocks of the leader's steps. */
-void step_rank_writes(struct sim *w, struct sim_client *leader)
+/*
+ * A rank of a leader that has ended may still write blocks of the leader's steps, which
+ * began after @since.
+ */
+void step_rank_writes(struct sim *w, struct sim_client *leader, u64 since)
 {
 	u32 i, n;
 
 	for (i = 0; i < leader->nr_steps; i++) {
 		struct sim_step *st = step_nth(leader, i);
 
-		for (n = 0; n < st->nr; n++)
+		for (n = 0; n < st->nr && st->begun > since; n++)
 			entry_dead_writes(w, leader, &st->e[n]);
 	}
 	cover_note("writes of a rank behind its leader's end");

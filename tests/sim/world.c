@@ -216,7 +216,7 @@ static void rank_writes(struct sim *w, struct sim_client *cl)
 	for (i = 0; i < SIM_CLIENTS && cl->shard; i++)
 		if (w->cl[i].state == SIM_NONE && w->cl[i].group == cl->group &&
 		    w->cl[i].nr_steps)
-			step_rank_writes(w, &w->cl[i]);
+			step_rank_writes(w, &w->cl[i], cl->stopped_at);
 }
 
 /* The next stage of the end of a client. */

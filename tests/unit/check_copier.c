@@ -365,7 +365,8 @@ END_TEST
 START_TEST(test_two_threads)
 {
 	struct kvmm_dev *dev = &td->setup.dev;
-	struct core_copy cp = { .nr_shards = 1, .to_host = true, .dev_off = TF_EXTENT, .bytes = BLOCK };
+	struct core_copy cp = { .to_host = true, .dev_off = TF_EXTENT, .bytes = BLOCK,
+				.nr_shards = 1 };
 	struct copy_done done;
 	u32 i, n;
 

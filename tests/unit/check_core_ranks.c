@@ -221,7 +221,7 @@ END_TEST
 START_TEST(test_death)
 {
 	u64 seq = sh_ready(lead, SH_BT, SH_BT, 5);
-	u32 first = _i ? rank : lead, second = _i ? lead : rank;
+	u32 first = _i ? rank : lead, second = _i ? lead : rank, e;
 
 	sh_compute(lead, seq, 0, SH_BT, 5);
 	ck_assert_int_eq(sh_begin(lead, seq, SH_BT, 1), 0);
@@ -237,6 +237,8 @@ START_TEST(test_death)
 	} else {
 		ck_assert_uint_eq(rec(lead)->state, CLI_DEAD);
 		ck_assert_uint_eq(sh_pool().quarantine, 2 * SH_BLOCK);	/* both parts */
+		for (e = 0; e < 2 * EACH; e++)
+			ck_assert(!(c->extents[e].sent & BIT_ULL(lead)));
 		/* Its process is gone, so that it is not killed for being late. */
 		sh_tick(1000);
 		ck_assert_uint_eq(rec(lead)->killed, 0);

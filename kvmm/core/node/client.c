@@ -373,6 +373,10 @@ void core_client_quiet(struct core *c, u64 now, u32 client)
 	if (ranks_may_write(c, client)) {
 		cl->quiet = 1;
 		memset(&c->bind[client], 0, sizeof(c->bind[client]));
+		/* It has nothing mapped any more; its ranks may have. */
+		extent_forget_client(c, client);
+		core_kick(c);
+		admit_all(c);
 		return;
 	}
 	client_free(c, client);
