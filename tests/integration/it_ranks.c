@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -21,6 +22,9 @@
 		"--extent-size", "64K", "--host-size", "1M", "--swappiness", "200", \
 		"--min-token-bytes", "512"
 #define WAIT_MS	30000u
+#define ENDLESS	100000u		/* rounds */
+
+static u32 *quit;		/* a page of all processes: the leader ends after its round */
 
 /**
  * struct group - a leader and a rank
@@ -83,7 +87,7 @@ _Noreturn static void leader_main(struct group *g, u32 rounds)
 	if (write(g->tell[1], &i, sizeof(i)) != sizeof(i))
 		shard_give_up("the rank has ended");
 	shard_rank_sock = g->pair[0];
-	for (i = 0; i < rounds; i++)
+	for (i = 0; i < rounds && !READ_ONCE(*quit); i++)
 		shard_pressure(i);
 	it = shard_open(1000, KVMM_OPEN_NO_INDEX);
 	shard_fill(&it);
@@ -99,6 +103,8 @@ static void group_start(struct group *g, u32 rounds)
 {
 	ck_assert_int_eq(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, g->pair), 0);
 	ck_assert_int_eq(pipe(g->tell), 0);
+	quit = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	ck_assert_ptr_ne(quit, MAP_FAILED);
 	g->rank = fork();
 	ck_assert_int_ge(g->rank, 0);
 	if (!g->rank)
@@ -169,7 +175,7 @@ START_TEST(test_killed)
 	struct group g, next;
 
 	rig_start(&shard_rig, POOLS, NULL);
-	group_start(&g, 1000);
+	group_start(&g, ENDLESS);
 	await_use();
 	kill(_i ? g.rank : g.leader, SIGKILL);
 	ck_assert(WIFSIGNALED(ended(_i ? g.rank : g.leader, "first")));
@@ -188,13 +194,14 @@ START_TEST(test_kvmm_killed)
 	u32 i;
 
 	rig_start(&shard_rig, POOLS, NULL);
-	group_start(&g, 6);
+	group_start(&g, ENDLESS);
 	for (i = 0; i < 3; i++) {
 		await_use();
 		nap_ms(100 * time_scale());
 		kill(rig_daemon(&shard_rig), SIGKILL);
 		nap_ms(300 * time_scale());
 	}
+	WRITE_ONCE(*quit, 1);
 	group_ends(&g);
 	rig_walk(&shard_rig);
 	rig_stop(&shard_rig);
