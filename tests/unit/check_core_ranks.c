@@ -177,6 +177,27 @@ START_TEST(test_rank_without_segments)
 }
 END_TEST
 
+/* A rank that dies before it has segments leaves its shard to another one. */
+START_TEST(test_rank_dies_without_segments)
+{
+	struct kvmm_attach_req req = sh_attach_req("s");
+	u32 other = attached(1, 0);
+	struct core_attach_info info;
+	u8 secret[CORE_SECRET_LEN] = { 0 };
+
+	req.nr_shards = 2;
+	req.shard = 2;
+	req.leader = other + 1;
+	SH_CORE(ck_assert_int_eq(core_client_attach(c, sh.now, 1, secret, &req, &info), 0));
+	sh_die(info.client);
+	ck_assert_uint_eq(rec(other)->killed, 0);
+	sh_quiet(info.client);
+	ck_assert_uint_eq(rec(other)->nr_unacked, 1);
+	(void)attached(2, other + 1);
+	ck_assert_uint_eq(rec(other)->nr_unacked, 0);
+}
+END_TEST
+
 /* ---- the end ---- */
 
 /* A rank that detaches leaves its shard to another one; running sequences wait. */
@@ -395,6 +416,7 @@ int main(void)
 	tcase_add_test(tc, test_rank_is_slow);
 	tcase_add_test(tc, test_rank_is_missing);
 	tcase_add_test(tc, test_rank_without_segments);
+	tcase_add_test(tc, test_rank_dies_without_segments);
 	tcase_add_test(tc, test_rank_detaches);
 	tcase_add_test(tc, test_rank_detaches_unmapped);
 	tcase_add_loop_test(tc, test_death, 0, 2);

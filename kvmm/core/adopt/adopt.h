@@ -22,6 +22,7 @@ void salvage_blocks(struct core *c);
 
 /* ranges.c: check of all indices in an arena that is adopted whole */
 void zones_check(struct walk *w);
+bool run_is_inside(const struct core *c, u32 first, u32 nr, u32 shards);
 int adopt_ranges(struct core *c, struct walk *w);
 
 /* ranges_seq.c: the same for clients and sequences; lists that are made anew */

@@ -58,16 +58,16 @@ void zones_check(struct walk *w)
 	expect(w, "adopt", "device pools of the arena", 0, w->c->head->nr_zones, nr);
 }
 
-/* Is the claimed run within each of its device pools? */
-static bool claim_is_sane(const struct core *c, const struct kv_revoke *rv)
+/* run_is_inside() - is a run of extents within each of its device pools? */
+bool run_is_inside(const struct core *c, u32 first, u32 nr, u32 shards)
 {
-	const struct kv_zone *z = extent_zone(c, rv->first);
-	u32 zone = zone_of(c, rv->first), i;
+	const struct kv_zone *z = extent_zone(c, first);
+	u32 i;
 
-	if (!rv->shards || rv->shards > c->head->nr_zones - zone)
+	if (!shards || shards > c->head->nr_zones - zone_of(c, first))
 		return false;
-	for (i = 0; i < rv->shards; i++)
-		if (rv->first - z->first + rv->nr > z[i].nr_extents)
+	for (i = 0; i < shards; i++)
+		if ((u64)first - z->first + nr > z[i].nr_extents)
 			return false;
 	return true;
 }
@@ -88,7 +88,8 @@ static void head_ranges(struct walk *w)
 		below(w, "end of claim", i, rv->nr ?
 		      (u64)rv->first + rv->nr : 0, s->nr_extents + 1);
 		if (rv->nr && !w->r->nr_faults)
-			must(w, "device pools of claim", i, claim_is_sane(c, rv));
+			must(w, "device pools of claim", i,
+			     run_is_inside(c, rv->first, rv->nr, rv->shards));
 		if (rv->nr)
 			below_or_none(w, "domain of claim", i, rv->dom,
 				      core_cfg(c)->max_domains);
@@ -243,18 +244,14 @@ static void part_ranges(struct walk *w, struct core *c, u32 dom, u32 pool)
 /* ---- extents, spans, blocks ---- */
 
 /* Is the run for a span of the part within its pool, or each of its device pools? */
-static bool run_is_inside(const struct core *c, u32 part, u32 first)
+static bool run_is_home(const struct core *c, u32 part, u32 first)
 {
 	const u32 nr = part_at(c, part)->span_extents;
-	const struct kv_zone *z = extent_zone(c, first);
-	u32 i;
 
 	if (part_pool(c, part))
 		return (u64)first + nr <= core_sizes(c)->all_extents;
-	for (i = 0; i < part_shards(c, part); i++)
-		if (first - z->first + nr > z[i].nr_extents)
-			return false;
-	return z == domain_zone(c, &c->domains[part]);
+	return zone_of(c, first) == c->domains[part].zone &&
+	       run_is_inside(c, first, nr, c->domains[part].shards);
 }
 
 static void extent_ranges(struct walk *w, u32 e)
@@ -281,7 +278,7 @@ static void extent_ranges(struct walk *w, u32 e)
 		must(w, "run of extent", e, part_at(c, x->domain)->used &&
 		     run_has(c, x->span, part_at(c, x->domain)->span_extents,
 			     part_shards(c, x->domain), e) &&
-		     run_is_inside(c, x->domain, x->span));
+		     run_is_home(c, x->domain, x->span));
 	sp = &c->spans[x->span];
 	if (x->state == EXT_SPAN)
 		must(w, "span of extent", e, x->domain < core_sizes(c)->nr_parts &&

@@ -26,14 +26,10 @@ static bool span_is_home(const struct core *c, u32 first)
 {
 	const struct kv_span *sp = &c->spans[first];
 	const struct kv_domain *d = &c->domains[sp->domain];
-	const struct kv_zone *z = domain_zone(c, d), *o;
 
-	if (extent_zone(c, first) != z || (first - z->first) % sp->nr_extents)
-		return false;
-	for_each_zone(c, d, o)
-		if (first - z->first + sp->nr_extents > o->nr_extents)
-			return false;
-	return true;
+	return zone_of(c, first) == d->zone &&
+	       (first - domain_zone(c, d)->first) % sp->nr_extents == 0 &&
+	       run_is_inside(c, first, sp->nr_extents, d->shards);
 }
 
 /**

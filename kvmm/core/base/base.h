@@ -166,7 +166,7 @@ static inline bool domain_resizes(const struct core *c, const struct kv_domain *
 	return false;
 }
 
-/* The same for all device pools of a domain. */
+/* Can extents be made in all device pools of the domain? */
 static inline bool domain_can_make(const struct core *c, const struct kv_domain *d)
 {
 	const struct kv_zone *z;

@@ -128,13 +128,17 @@ static void break_off(struct core *c, u32 client)
 	(void)client_kill(c, client, -EPIPE);
 }
 
-/* rank_died() - a client died: the other clients of its group cannot go on */
+/**
+ * rank_died() - a client died: the other clients of its group cannot go on
+ *
+ * They can where it was a rank without segments: it has mapped and written nothing.
+ */
 void rank_died(struct core *c, u32 client)
 {
 	const u32 leader = c->clients[client].leader;
 	u32 i;
 
-	if (leader == CORE_NONE)
+	if (leader == CORE_NONE || c->clients[client].joining)
 		return;
 	if (leader != client)
 		break_off(c, leader);
