@@ -103,7 +103,7 @@ static void extent_deposit(struct mapper *m, u32 op, u32 extent, int fd,
 			extent, strerror(-err));
 }
 
-/* Has a test the device of the pool fail now? */
+/* Does a test make the device of the pool fail now? */
 static bool pool_is_to_fail(u32 pool)
 {
 	return (!pool && kv_fault(KV_FAULT_pool_lost)) ||
