@@ -31,9 +31,14 @@ model()
 # ask FAMILY N: the texts that answer prompt N
 ask()
 {
-	curl -sS --max-time 60 "$url/v1/completions" -d '{"model": "'"$1"'", "n": 3, "seed": '"$2"',
+	local body='{"model": "'"$1"'", "n": 3, "seed": '"$2"',
 		"prompt": "Once more, and for the '"$2"'th time: in the beginning", "max_tokens": 300,
-		"temperature": 1, "ignore_eos": true}' | grep -o '"choices": *\[.*\], *"usage"'
+		"temperature": 1, "ignore_eos": true}'
+	exec 3<>"/dev/tcp/127.0.0.1/$port"
+	printf 'POST /v1/completions HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\nContent-Length: %d\r\n\r\n%s' \
+		${#body} "$body" >&3
+	timeout 60 cat <&3 | grep -o '"choices": *\[.*\], *"usage"'
+	exec 3>&-
 }
 # beams FAMILY: the text that four beams find, of a domain of its own
 beams()
@@ -48,10 +53,12 @@ export -f ask
 # was adopted twice and led to nothing is dropped
 kill_kvmm()
 {
-	local i
+	local i child
 	for ((i = 1; i <= $1; i++)); do
 		sleep 0.$((RANDOM % 5 + 4))
-		pkill -9 -P "$hold" -x kvmm
+		for child in $(cat "/proc/$hold/task/$hold/children"); do
+			[ "$(cat "/proc/$child/comm")" != kvmm ] || kill -9 "$child"
+		done
 		while [ "$(grep -c 'kvmm: ready' "$work/hold.log")" -le "$i" ]; do
 			sleep 0.1
 		done
@@ -73,8 +80,8 @@ for family in $all; do
 		grep -q 'kvrt: ready' "$work/kvrt.log" && break
 		sleep 0.1
 	done
-	url=$(grep -o 'http://127[^, ]*' "$work/kvrt.log" | head -n 1)
-	export url
+	port=$(grep -o 'http://127[^, ]*' "$work/kvrt.log" | head -n 1 | grep -o '[0-9]*$')
+	export port
 	for ((i = 1; i <= prompts; i++)); do
 		ask $family $i >"$work/before.$i"
 	done
