@@ -46,11 +46,11 @@ struct kv_tab {
 	u32	trim_want;
 	u32	trim_more;
 	u32	prompt_blocks;
+	u32	shift;
+	u32	fresh_at;
 	u64	trim_step;
 	u64	trim_more_step;
 	u64	trim_hash[2];
-	u32	shift;
-	u32	fresh_at;
 };
 
 /* An entry of a block table: its type, and a block or lower-tier entry. */

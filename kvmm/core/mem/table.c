@@ -190,11 +190,14 @@ static __attribute__((noinline)) u32 page_before(const struct core *c,
 /* The page of a table index below nr_blocks; most often the last one. */
 static inline u32 page_of(const struct core *c, const struct kv_tab *t, u32 idx)
 {
-	u32 far;
+	u32 first;
 
 	KV_BUG_ON(idx >= t->nr_blocks);
-	far = (t->nr_blocks - 1) / KVMM_TABLE_ENTRIES - idx / KVMM_TABLE_ENTRIES;
-	return far ? page_before(c, t, far) : t->last_page;
+	first = tpage(c, tab_client(c, t), t->last_page)->first;
+	if (idx >= first)
+		return t->last_page;
+	return page_before(c, t, (first - idx + KVMM_TABLE_ENTRIES - 1) /
+			   KVMM_TABLE_ENTRIES);
 }
 
 /* The entry at a table index below nr_blocks. */

@@ -28,6 +28,7 @@
 /* The blocks that an entry of a step takes in one group. */
 struct tab_grant {
 	u32	first;		/* table index of the block at start */
+	u32	tail;		/* the last block of those at start that the table has */
 	u32	nr_new;		/* blocks to append to the table */
 	bool	copy;		/* the block at @first is to be replaced */
 	bool	state;		/* the table has records */
@@ -60,15 +61,15 @@ static bool tail_should_leave(const struct core *c, const struct kv_seq *s,
 	       nr_new < d->dev.max_blocks;
 }
 
-/* Must the step leave the block or record at table index @idx as it is? */
+/* Must the step leave the block or record at @tg->first as it is?  It sets @tg->tail. */
 static bool tail_is_kept(const struct core *c, const struct kv_seq *s, const struct kv_tab *t,
-			 u32 idx, u32 width, u32 nr_new)
+			 struct tab_grant *tg, u32 width, u32 nr_new)
 {
-	u32 i, blk;
+	u32 i;
 
-	for (i = idx; i < idx + width && i < t->nr_blocks; i++) {
-		blk = table_get(c, t, i);
-		if (!block_writable(c, blk) || tail_should_leave(c, s, blk, nr_new))
+	for (i = tg->first; i < tg->first + width && i < t->nr_blocks; i++) {
+		tg->tail = table_get(c, t, i);
+		if (!block_writable(c, tg->tail) || tail_should_leave(c, s, tg->tail, nr_new))
 			return true;
 	}
 	return false;
@@ -82,13 +83,14 @@ static void grant_work_out(const struct core *c, const struct kv_seq *s,
 
 	for_each_tab(c, s, t) {
 		struct tab_grant *tg = &g->tab[t->group];
-		u32 want = group_blocks(d, t->group, a->start + a->max_tokens) + t->shift;
-		u32 width = d->width[t->group];
+		u32 bt = d->group[t->group].block_tokens, width = d->width[t->group];
+		u32 before = a->start / bt, end = a->start % bt + a->max_tokens;
+		u32 want = (before + (end <= bt ? 1 : DIV_ROUND_UP(end, bt))) * width + t->shift;
 		bool kept;
 
-		tg->first = group_whole(d, t->group, a->start) + t->shift;
+		tg->first = before * width + t->shift;
 		tg->nr_new = want > t->nr_blocks ? want - t->nr_blocks : 0;
-		kept = tail_is_kept(c, s, t, tg->first, width, g->nr_new + tg->nr_new);
+		kept = tail_is_kept(c, s, t, tg, width, g->nr_new + tg->nr_new);
 		tg->state = d->group[t->group].kind == KVMM_GROUP_STATE;
 		tg->copy = kept && !tg->state;
 		tg->fresh = kept && tg->state;
@@ -320,7 +322,7 @@ static void grant_take_tab(struct core *c, struct kv_tab *t, u32 start,
 	else if (tg->copy)
 		grant_copy_tail(c, t, tg->first, start % tab_tokens(c, t), e, res);
 	else if (tg->first < had)
-		grant_in_place(c, table_get(c, t, tg->first));
+		grant_in_place(c, tg->tail);
 	if (g->pays_copy) {
 		tab_seq(c, t)->flags &= ~SEQF_COPY;
 		promise_use(c, t);
@@ -661,11 +663,12 @@ static struct kv_step_entry *entry_find(struct kv_step *st,
 					struct kv_step_entry *e, u32 seq,
 					u32 *hint)
 {
-	u32 n;
+	u32 n, i = *hint;
 
-	for (n = 0; n < st->nr; n++) {
-		u32 i = (*hint + n) % st->nr;
-
+	/* No division here: it would be a tenth of the time of an entry. */
+	for (n = 0; n < st->nr; n++, i++) {
+		if (i >= st->nr)
+			i = 0;
 		if (e[i].seq == seq) {
 			*hint = i + 1;
 			return &e[i];

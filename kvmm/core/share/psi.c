@@ -153,12 +153,11 @@ static void group_advance(struct kv_psi *g, u64 now)
 	g->since = now;
 }
 
-static void group_move(struct kv_psi *g, u64 now, u32 from, u32 to)
+static inline void group_move(struct kv_psi *g, u64 now, u32 from, u32 to)
 {
+	KV_BUG_ON(from >= PSI_NR_CLASSES || (from != PSI_IDLE && !g->nr[from]));
 	if (from == to)
 		return;
-	KV_BUG_ON(from >= PSI_NR_CLASSES || to >= PSI_NR_CLASSES);
-	KV_BUG_ON(from != PSI_IDLE && !g->nr[from]);
 	group_advance(g, now);
 	g->nr[from]--;
 	g->nr[to]++;
@@ -167,14 +166,15 @@ static void group_move(struct kv_psi *g, u64 now, u32 from, u32 to)
 /* psi_task() - the state of a sequence changed, or it was refused or granted */
 void psi_task(struct core *c, struct kv_seq *s)
 {
+	struct kv_domain *d = seq_domain(c, s);
 	bool own;
 	u32 class = psi_class_of(c, s, &own);
 	u32 node = own ? PSI_IDLE : class;
 
 	KV_BUG_ON(s->psi_node != PSI_IDLE && s->psi_node != s->psi_domain);
 	KV_BUG_ON(own && class != PSI_STALLED);
-	KV_BUG_ON(!seq_domain(c, s)->used);
-	group_move(&seq_domain(c, s)->psi, c->now, s->psi_domain, class);
+	KV_BUG_ON(!d->used);
+	group_move(&d->psi, c->now, s->psi_domain, class);
 	group_move(&c->head->psi, c->now, s->psi_node, node);
 	s->psi_domain = (u8)class;
 	s->psi_node = (u8)node;
