@@ -522,7 +522,7 @@ $(filter %/it_hostpool,$(IT_PROGS)): $(call archives,kvmmd)
 
 $(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o $(call archives,bench swapd kvmm)
 bench_tests = $(filter $(addprefix $(B)/tests/bench_,$(1)),$(BENCH_PROGS))
-$(call bench_tests,core evict fair groups groups_load replay scale share waste waste_groups): $(call archives,core)
+$(call bench_tests,core evict fair groups groups_load records replay scale share waste waste_groups): $(call archives,core)
 $(call bench_tests,copier): $(call archives,kvmmd core)
 $(call bench_tests,hostpool): $(call archives,kvmmd)
 $(call bench_tests,keep_serve overlap ttft_tiers): $(call objs,tests/integration/http.c)

@@ -101,6 +101,19 @@ u64 ev_run_core(const struct ev_trace *t, u32 cap);
 void ev_run_core_high(const struct ev_trace *t, u32 cap, u32 high, u64 *found,
 		      u64 *found_high);
 
+/**
+ * struct ev_records - the records of a model with recurrent layers
+ * @every:  tokens between two records that are kept as cache
+ * @tokens: tokens whose KV has as many bytes as a record
+ */
+struct ev_records {
+	u32	every;
+	u32	tokens;
+};
+
+/* The same for a model with records. */
+u64 ev_run_records(const struct ev_trace *t, u32 cap, const struct ev_records *rec);
+
 /* ---- the core with lower tiers ---- */
 
 enum ev_tier { EV_DEVICE, EV_HOST, EV_AREA, EV_NR_TIERS };

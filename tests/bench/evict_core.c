@@ -24,6 +24,7 @@
 #define ORDER_IO	BIT_ULL(63)
 #define WAIT_NS		1000000ull
 #define TRIES		100000u
+#define CHUNK		2048u	/* tokens of a step of a model with records */
 
 struct shell {
 	struct core		*core;
@@ -36,6 +37,7 @@ struct shell {
 	u64			number;
 	u64			step;
 	u64			now;
+	u32			chunk;		/* tokens of a step, at most */
 	struct core_attach_info	info;
 	struct kvmm_daemon_ctl	ctl;
 	struct kvmm_seq_status	*seqs;
@@ -149,6 +151,15 @@ static void settle(struct shell *s)
 	}
 }
 
+/* Let @ns pass. */
+static void idle(struct shell *s, u64 ns)
+{
+	settle(s);
+	s->now += ns;
+	core_tick(s->core, s->now);
+	carry_out(s);
+}
+
 /* ---- a request ---- */
 
 /* Token @i of a block: no two blocks have a token in common. */
@@ -201,12 +212,8 @@ static const struct kvmm_seq_status *match(struct shell *s, u64 seq,
 
 	match_piece(s, seq, ids, 0, nr, true);
 	while (st->state != KVMM_SEQ_READY && st->state != KVMM_SEQ_FAILED &&
-	       tries++ < TRIES) {
-		settle(s);
-		s->now += WAIT_NS;
-		core_tick(s->core, s->now);
-		carry_out(s);
-	}
+	       tries++ < TRIES)
+		idle(s, WAIT_NS);
 	if (st->state != KVMM_SEQ_READY)
 		bench_die("a prompt of %u tokens is not admitted", nr);
 	return st;
@@ -217,10 +224,18 @@ static void compute(struct shell *s, u64 seq, u32 from, u32 to, const u32 *ids)
 	const struct kvmm_begin_res *res = (const void *)s->results;
 	struct kvmm_begin_arg *b = (struct kvmm_begin_arg *)s->args;
 	struct kvmm_end_arg *e = (struct kvmm_end_arg *)s->args;
+	u32 tries = 0;
 
-	*b = (struct kvmm_begin_arg){ .seq = seq, .start = from,
-				      .max_tokens = to - from };
-	submit(s, KVMM_OP_STEP_BEGIN, ++s->step, sizeof(*b));
+	do {
+		*b = (struct kvmm_begin_arg){ .seq = seq, .start = from,
+					      .max_tokens = to - from };
+		submit(s, KVMM_OP_STEP_BEGIN, ++s->step, sizeof(*b));
+		if (res->status != -EAGAIN)
+			break;
+		*e = (struct kvmm_end_arg){ .seq = seq, .valid_len = from };
+		submit(s, KVMM_OP_STEP_END, s->step, sizeof(*e));
+		idle(s, WAIT_NS);
+	} while (tries++ < TRIES);
 	if (res->status)
 		bench_die("a step of %u tokens is not granted: %s", to - from,
 			  strerror(-res->status));
@@ -245,12 +260,13 @@ static u32 serve(struct shell *s, const struct ev_trace *t, u32 req,
 	static u32 path[EV_PATH_MAX], ids[TOKENS_MAX];
 	u32 nr = ev_path(t, t->reqs[req].end, path);
 	u32 prompt = t->depth[t->reqs[req].prompt] * EV_TOKENS + 1;
-	u32 all = max(nr * EV_TOKENS, prompt), found;
+	u32 all = max(nr * EV_TOKENS, prompt), found, at;
 	u64 seq = open_seq(s, prompt, all - prompt, 0, priority);
 
 	tokens_of(path, nr, ids);
 	found = match(s, seq, ids, prompt)->cached_len;
-	compute(s, seq, found, all, ids);
+	for (at = found; at < all; at += s->chunk)
+		compute(s, seq, at, min(at + s->chunk, all), ids);
 	close_seq(s, seq);
 	return found / EV_TOKENS;
 }
@@ -278,7 +294,7 @@ static void warm(struct shell *s, u32 cap)
 
 /* ---- the shell ---- */
 
-static void attach(struct shell *s)
+static void attach(struct shell *s, const struct ev_records *rec)
 {
 	struct kvmm_attach_req req = {
 		.magic		= KVMM_ATTACH_MAGIC,
@@ -297,6 +313,14 @@ static void attach(struct shell *s)
 	u8 secret[CORE_SECRET_LEN] = { 1 };
 	struct core_bind bind;
 
+	if (rec) {
+		req.block_tokens = rec->every;
+		req.step_tokens = CHUNK;
+		req.nr_groups = 2;
+		req.group[1] = (struct kvmm_group){ .layers = rec->tokens / 1024, .kv_heads = 1024,
+						    .k_bytes = BLOCK / EV_TOKENS,
+						    .kind = KVMM_GROUP_STATE };
+	}
 	if (core_client_attach(s->core, s->now, 1, secret, &req, &s->info))
 		bench_die("the core refuses its client: %s", s->info.text);
 	s->seqs = calloc(s->info.max_seqs, sizeof(*s->seqs));
@@ -310,7 +334,8 @@ static void attach(struct shell *s)
 	core_client_bind(s->core, 0, &bind);
 }
 
-static void shell_start(struct shell *s, u32 cap, u32 host, u32 area)
+static void shell_start(struct shell *s, u32 cap, u32 host, u32 area,
+			const struct ev_records *rec)
 {
 	struct core_config cfg = {
 		.pool_bytes	= cap / PER_EXTENT * EXTENT,
@@ -336,6 +361,7 @@ static void shell_start(struct shell *s, u32 cap, u32 host, u32 area)
 
 	memset(s, 0, sizeof(*s));
 	s->nr_extents = cap / PER_EXTENT;
+	s->chunk = rec ? CHUNK : TOKENS_MAX;
 	s->core = calloc(1, core_struct_size());
 	s->arena = aligned_alloc(64, ALIGN_UP(bytes, 64ull));
 	s->create = calloc(s->nr_extents, sizeof(u32));
@@ -345,8 +371,9 @@ static void shell_start(struct shell *s, u32 cap, u32 host, u32 area)
 	memset(s->arena, 0, bytes);
 	if (core_init(s->core, s->arena, bytes, &cfg, &shell_ops, s))
 		bench_die("the core does not start");
-	attach(s);
-	warm(s, cap);
+	attach(s, rec);
+	if (!rec)
+		warm(s, cap);
 	if (area && core_area_add(s->core, s->now, cfg.area_bytes, 0, &index))
 		bench_die("no area of %u blocks", area);
 }
@@ -386,7 +413,7 @@ void ev_run_core_high(const struct ev_trace *t, u32 cap, u32 high, u64 *found,
 
 	*found = 0;
 	*found_high = 0;
-	shell_start(&s, cap, 0, 0);
+	shell_start(&s, cap, 0, 0, NULL);
 	for (i = 0; i < t->nr_reqs; i++)
 		if (t->reqs[i].high)
 			*found_high += serve(&s, t, i, high);
@@ -394,6 +421,20 @@ void ev_run_core_high(const struct ev_trace *t, u32 cap, u32 high, u64 *found,
 			*found += serve(&s, t, i, NORMAL);
 	shell_check(&s);
 	shell_stop(&s);
+}
+
+u64 ev_run_records(const struct ev_trace *t, u32 cap, const struct ev_records *rec)
+{
+	static struct shell s;
+	u64 found = 0;
+	u32 i;
+
+	shell_start(&s, cap, 0, 0, rec);
+	for (i = 0; i < t->nr_reqs; i++)
+		found += serve(&s, t, i, NORMAL);
+	shell_check(&s);
+	shell_stop(&s);
+	return found;
 }
 
 /* ---- with lower tiers ---- */
@@ -426,7 +467,8 @@ void ev_run_tiers(const struct ev_trace *t, struct ev_replay *r)
 	for (i = EV_HOST; i < EV_NR_TIERS; i++)
 		r->blocks[i] -= r->blocks[i] % (u32)(EXTENT / SLOT);
 	memset(r->found, 0, sizeof(r->found));
-	shell_start(&s, r->blocks[EV_DEVICE], r->blocks[EV_HOST], r->blocks[EV_AREA]);
+	shell_start(&s, r->blocks[EV_DEVICE], r->blocks[EV_HOST], r->blocks[EV_AREA],
+		    NULL);
 	for (i = 0; i < t->nr_reqs; i++) {
 		s.now = max(s.now, t->reqs[i].at);
 		core_get_events(s.core, counts[0]);

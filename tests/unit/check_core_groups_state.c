@@ -216,6 +216,50 @@ START_TEST(test_hit)
 }
 END_TEST
 
+static u32 tier_of(u32 blk)
+{
+	const struct kv_node *n = &c->nodes[c->blocks[blk].node];
+
+	return lru_tier(n->hits, n->interval);
+}
+
+static void has_tier(const u32 *blk, u32 tier)
+{
+	u32 i;
+
+	for (i = 0; i < WIDTH; i++)
+		ck_assert_uint_eq(tier_of(blk[i]), tier);
+}
+
+/* A record that its sequence passed is worth less than the last one, unless it was found. */
+START_TEST(test_passed)
+{
+	u64 seq = sh_ready(cl, 160, 40, 1);
+	u32 blk[4][WIDTH], i;
+
+	for (i = 0; i < 4; i++) {
+		begins(seq, 32 * i, 32, i ? WIDTH * (i - 1) : KVMM_NO_INDEX, WIDTH * i);
+		record_at(seq, WIDTH * i, blk[i]);
+		ends(seq, 32 * i, 32 * i + 32, 1);
+		has_tier(blk[i], 0);
+		if (!i)
+			ck_assert_uint_eq(finds(40, 1), 32);
+		else if (i > 1)
+			has_tier(blk[i - 1], LRU_TIER_FOUND - 1);
+	}
+	ck_assert_uint_ge(tier_of(blk[0][0]), LRU_TIER_FOUND);
+	/* Later ones pass the record that was the last. */
+	begins(seq, 128, 32, 9, 12);
+	ends(seq, 128, 160, 1);
+	has_tier(blk[3], LRU_TIER_FOUND - 1);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	for (i = 0; i < 3 * WIDTH; i++)
+		index_evict(c, lru_next(c, 0));
+	ck_assert_uint_eq(finds(170, 1), 160);
+	ck_assert_uint_eq(finds(65, 1), 32);
+}
+END_TEST
+
 /* A record of which one block is gone is no hit. */
 START_TEST(test_hit_of_all_parts)
 {
@@ -495,6 +539,7 @@ int main(void)
 	tcase_add_test(tc, test_records);
 	tcase_add_test(tc, test_start);
 	tcase_add_test(tc, test_hit);
+	tcase_add_test(tc, test_passed);
 	tcase_add_loop_test(tc, test_hit_of_all_parts, 0, WIDTH);
 	tcase_add_test(tc, test_names);
 	tcase_add_test(tc, test_fork);

@@ -182,6 +182,7 @@ void lru_add(struct core *c, u32 blk);
 void lru_del(struct core *c, u32 blk);
 void lru_touch(struct core *c, u32 node);
 void lru_settle(struct core *c, u32 node);
+void lru_pass(struct core *c, u32 node);
 bool lru_keep(struct core *c, u32 node, u64 until);
 void lru_chill(struct core *c, u32 node);
 void lru_retain(struct core *c, u32 node, u32 retain, bool own);

@@ -97,10 +97,12 @@ u32 lru_units(const struct kv_lru *l)
 
 /* ---- tiers ---- */
 
+#define FRESH_LAST	3u	/* the last tier of names that were never found */
+
 /* The tier of a name that was never found, by the tokens that came with it. */
 static u8 fresh_class(u32 tokens)
 {
-	return tokens <= 512 ? 0 : tokens <= 2048 ? 1 : tokens <= 8192 ? 2 : 3;
+	return tokens <= 512 ? 0 : tokens <= 2048 ? 1 : tokens <= 8192 ? 2 : FRESH_LAST;
 }
 
 static u32 node_tier(const struct kv_node *n)
@@ -324,6 +326,28 @@ void lru_touch(struct core *c, u32 node)
 	lru_add(c, blk);
 	if (c->nodes[node].term != TERM_COLD)
 		c->nodes[node].asked = age & 31;
+}
+
+/*
+ * lru_pass() - a sequence has a later full record than the one with this name
+ *
+ * Most hits end at the last record of a sequence.  So an earlier one that was never found
+ * has the tier of names that came with very long prompts.  What it learns is its own: where
+ * records are passed, few names have that tier for another reason.
+ */
+void lru_pass(struct core *c, u32 node)
+{
+	struct kv_node *n = &c->nodes[node];
+	bool listed = n->flags;
+	u32 blk = n->ref;
+
+	if (n->hits || n->interval == FRESH_LAST)
+		return;
+	if (listed)
+		lru_del(c, blk);
+	n->interval = FRESH_LAST;
+	if (listed)
+		list_put(c, blk, false);
 }
 
 /* The children of a name changed: is its block a candidate now? */

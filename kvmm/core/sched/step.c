@@ -602,6 +602,30 @@ static void seal(struct core *c, struct kv_tab *t, u32 idx, u32 blk, const u64 *
 	}
 }
 
+/* The name of block @i of the record with the name @name. */
+static void record_part(u32 group, const u64 *name, u32 i, u64 *part)
+{
+	memcpy(part, name, sizeof(*part) * 2);
+	if (!i)
+		return;
+	index_mix(group, part);
+	index_mix(part_code(group, i), part);
+}
+
+/* The record with the name @name is not the last full one of the sequence any more. */
+static void record_passed(struct core *c, const struct kv_tab *t, const u64 *name)
+{
+	u64 part[2];
+	u32 i, node;
+
+	for (i = 0; i < tab_width(c, t); i++) {
+		record_part(t->group, name, i, part);
+		node = index_find_node(c, tab_seq(c, t)->domain, part);
+		if (node != CORE_NONE)
+			lru_pass(c, node);
+	}
+}
+
 /* The block or record at @idx is full: name it and seal its blocks. */
 static void seal_whole(struct core *c, struct kv_tab *t, u32 idx)
 {
@@ -613,11 +637,11 @@ static void seal_whole(struct core *c, struct kv_tab *t, u32 idx)
 	index_chain(c, d, t->group, parent, block_ids(c, blk), name);
 	seal(c, t, idx, blk, name);
 	for (i = 1; i < d->width[t->group]; i++) {
-		memcpy(part, name, sizeof(part));
-		index_mix(t->group, part);
-		index_mix(part_code(t->group, i), part);
+		record_part(t->group, name, i, part);
 		seal(c, t, idx + i, table_get(c, t, idx + i), part);
 	}
+	if (tab_is_state(c, t))
+		record_passed(c, t, parent);
 }
 
 /* Write the ids of the tokens from @at to before @len into the blocks of one group. */
