@@ -235,18 +235,21 @@ static void has_tier(const u32 *blk, u32 tier)
 START_TEST(test_passed)
 {
 	u64 seq = sh_ready(cl, 160, 40, 1);
-	u32 blk[4][WIDTH], i;
+	u32 blk[4][WIDTH], interval = 0, i;
 
 	for (i = 0; i < 4; i++) {
 		begins(seq, 32 * i, 32, i ? WIDTH * (i - 1) : KVMM_NO_INDEX, WIDTH * i);
 		record_at(seq, WIDTH * i, blk[i]);
 		ends(seq, 32 * i, 32 * i + 32, 1);
 		has_tier(blk[i], 0);
-		if (!i)
+		if (!i) {
 			ck_assert_uint_eq(finds(40, 1), 32);
-		else if (i > 1)
+			interval = c->nodes[c->blocks[blk[0][0]].node].interval;
+		} else if (i > 1) {
 			has_tier(blk[i - 1], LRU_TIER_FOUND - 1);
+		}
 	}
+	ck_assert_uint_eq(c->nodes[c->blocks[blk[0][0]].node].interval, interval);
 	ck_assert_uint_ge(tier_of(blk[0][0]), LRU_TIER_FOUND);
 	/* Later ones pass the record that was the last. */
 	begins(seq, 128, 32, 9, 12);
