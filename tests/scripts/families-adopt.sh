@@ -18,16 +18,6 @@ all='gpt-oss granite' prompts=4 deaths=2
 [ "$level" = check ] || all='gemma2 gpt-oss deepseek2 granite' prompts=24 deaths=20
 export KVMM_CONFIG=none KVMM_LIBCUDA=/nonexistent/libcuda.so.1
 
-# model FAMILY: the configuration of the family, and a tokenizer
-model()
-{
-	mkdir "$work/$1"
-	cp "$KVMM_TOP"/tests/data/demo-model/tokenizer*.json "$work/$1"
-	sed -e 's/"vocab_size": [0-9]*/"vocab_size": 4096/' \
-		-e 's/"max_position_embeddings": [0-9]*/"max_position_embeddings": 2048/' \
-		"$families/$1/config.json" >"$work/$1/config.json"
-}
-
 # ask FAMILY N: the texts that answer prompt N
 ask()
 {
@@ -67,7 +57,7 @@ kill_kvmm()
 }
 
 for family in $all; do
-	model $family
+	"$families/sample" $family "$work/$family" 2048
 	export KVMM_RUNDIR=$work/run-$family
 	mkdir "$KVMM_RUNDIR"
 	"$KVMM_BUILD/kvmm-hold" --backend host --pool-size 16M --extent-size 1M --min-token-bytes 64 \
