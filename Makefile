@@ -3,7 +3,7 @@
 # kvmm - the memory manager of an LLM node
 #
 # Targets
-#   all          programs and libkvmm.a (the default)
+#   all          programs and libkvmm (the default)
 #   run          install missing packages, build, and show the demo
 #   check        install missing packages, build, and run every test (2 minutes after the build)
 #   check-full   the same with more seeds and longer tests (15 minutes)
@@ -74,6 +74,7 @@
 # only as base); the code there appends the macro to the names it exports.
 
 O ?= build
+OBJCOPY ?= objcopy
 V ?= 0
 W ?= 0
 C ?= 0
@@ -356,6 +357,8 @@ $$(filter %.$(v).o,$$(ALL_OBJS)): $$(B)/obj/%.$(v).o: %.c $$(B)/.flags | toolcha
 	$$(call cc_object,-DKERN_VARIANT=$(v) $$(VARIANT_$(v)))))
 $(B)/obj/faults/%.o: %.c $(B)/.flags | toolchain
 	$(call cc_object)
+$(B)/obj/pic/%.o: %.c $(B)/.flags | toolchain
+	$(call cc_object,-fPIC -fvisibility=hidden -ffunction-sections)
 $(B)/obj/%.o: %.c $(B)/.flags | toolchain
 	$(call cc_object)
 
@@ -395,7 +398,7 @@ $(IMAGE_OBJ): $(B)/obj/%.o: %.S $(B)/obj/kernels/cuda/images.h $(B)/.flags
 	@mkdir -p $(@D)
 	$(Q)$(CC) -I$(B)/obj/kernels/cuda -c -o $@ $<
 
--include $(wildcard $(patsubst %.o,%.d,$(ALL_OBJS) $(STANDIN_OBJS)) $(addsuffix .d,$(FATBINS)))
+-include $(wildcard $(patsubst %.o,%.d,$(ALL_OBJS) $(STANDIN_OBJS) $(CLIENT_SRCS:%.c=$(B)/obj/pic/%.o)) $(addsuffix .d,$(FATBINS)))
 
 # ------------------------------------------------------------------- archives
 
@@ -421,15 +424,40 @@ $(eval $(call archive,unit,$(UNIT_SHARED)))
 $(eval $(call archive,integration,$(IT_SHARED)))
 $(eval $(call archive,bench,$(BENCH_SHARED)))
 $(eval $(call archive,fuzz,$(FUZZ_SHARED)))
-# Other programs link this to attach: the client and the libraries that it needs.
-$(eval $(call archive,kvmm,$(CLIENT_SRCS) $(LIB_SRCS),objs))
-LIBKVMM := $(if $(CLIENT_SRCS),$(B)/lib/libkvmm.a)
+$(eval $(call archive,client,$(CLIENT_SRCS) $(LIB_SRCS),objs))
 
 $(ARCHIVES): $(B)/.sources
 	$(call say,AR,$(@:$(B)/%=%))
 	@mkdir -p $(@D)
 	@rm -f $@
 	$(Q)$(AR) rcs $@ $(filter %.o,$^)
+
+# ------------------------------------------------------------------ libkvmm
+
+# The client library, for programs of others: a shared library, and an archive of one
+# object.  Both have the names of the map alone, and only the objects that a client needs.
+# The version of the name is that of the ABI.
+API_SRCS := $(if $(CLIENT_SRCS),$(CLIENT_SRCS) lib/cudrv.c lib/rundir.c)
+API_MAP := runtime/libkvmm/libkvmm.map
+API_OBJS := $(API_SRCS:%.c=$(B)/obj/pic/%.o)
+API_ABI := $(shell sed -n 's/^.define KVMM_ABI_VERSION[[:space:]]*\([0-9]*\).*/\1/p' include/uapi/kvmm.h 2>/dev/null)
+SONAME := libkvmm.so.$(API_ABI)
+LIBKVMM := $(if $(API_SRCS),$(B)/lib/libkvmm.a $(B)/lib/$(SONAME))
+
+$(B)/lib/libkvmm.a: $(API_OBJS) $(API_MAP) $(B)/.sources
+	$(call say,AR,$(@:$(B)/%=%))
+	@mkdir -p $(@D)
+	@rm -f $@
+	$(Q)$(CC) -r -nostdlib -o $(B)/lib/libkvmm.o $(API_OBJS)
+	$(Q)sed -n 's/^\t\t\(kvmm_[a-z_]*\);/\1/p' $(API_MAP) >$(B)/lib/libkvmm.names
+	$(Q)$(OBJCOPY) --keep-global-symbols=$(B)/lib/libkvmm.names $(B)/lib/libkvmm.o
+	$(Q)$(AR) rcs $@ $(B)/lib/libkvmm.o
+
+# Without a version the name is a link for compilers.
+$(B)/lib/$(SONAME): $(API_OBJS) $(API_MAP) $(B)/.sources
+	$(call link,-shared -Wl$(comma)-soname$(comma)$(SONAME) -Wl$(comma)--version-script=$(API_MAP) \
+		-Wl$(comma)-z$(comma)noexecstack -Wl$(comma)--gc-sections $(if $(D),,-Wl$(comma)-z$(comma)defs))
+	$(Q)ln -sf $(SONAME) $(B)/lib/libkvmm.so
 
 # ------------------------------------------------------------------- programs
 
@@ -499,15 +527,15 @@ $(call unit_tests,$(1)): $(call archives,$(2))
 endef
 $(eval $(call unit,core_% admin_act probes,core lib))
 $(eval $(call unit,copier dev_cuda door hostpool ipc_parts memory metrics proc% serve swap_mm view_spend,kvmmd core hold lib))
-$(eval $(call unit,admin ipc ipc_doc ipc_life ipc_start libkvmm%,unit kvmm))
+$(eval $(call unit,admin ipc ipc_doc ipc_life ipc_start libkvmm%,unit client))
 $(eval $(call unit,swapd%,swapd hold lib))
 $(eval $(call unit,hold sandbox,hold sandbox lib))
 $(eval $(call unit,kvctl kvtop save,tools lib))
 $(eval $(call unit,cuda_append cuda_attn cuda_blaslt cuda_gemm cuda_row kernels%,unit kernels lib))
 $(eval $(call unit,cuda_sample model%,unit runtime kernels lib))
-$(eval $(call unit,adjust ask bench% chat engine% liars logprob row run safetensors sampler search server_%,runtime kernels kvmm))
+$(eval $(call unit,adjust ask bench% chat engine% liars logprob row run safetensors sampler search server_%,runtime kernels client))
 $(eval $(call unit,template% tokenizer%,runtime))
-$(eval $(call unit,evict_peers,bench core kvmm))
+$(eval $(call unit,evict_peers,bench core client))
 $(eval $(call unit,beams config cudrv fault log opts places ring seq shim standin% tenant_opt uapi view,lib))
 $(filter-out $(UNIT_NAMED),$(UNIT_PROGS)): $(filter-out %/libintegration.a %/libbench.a %/libfuzz.a,$(ARCHIVES))
 $(call unit_tests,admin ipc ipc_life ipc_start probes): | $(PROGS) $(ARMED_PROGS)
@@ -515,12 +543,12 @@ $(call unit_tests,cuda_% dev_cuda kernels% model_cuda model_groups shim standin%
 $(UNIT_PROGS): $(B)/tests/%: $(B)/obj/tests/unit/%.o
 $(B)/tests/check_beams: $(call objs,tests/bench/beams.c)
 
-$(IT_PROGS): $(B)/tests/%: $(B)/obj/tests/integration/%.o $(call archives,integration swapd sandbox kvmm) \
+$(IT_PROGS): $(B)/tests/%: $(B)/obj/tests/integration/%.o $(call archives,integration swapd sandbox client) \
 		| $(PROGS) $(ARMED_PROGS) $(PRELOADS) $(STANDIN) $(FAKE_LT)
 $(filter %/it_beam %/it_pressure,$(IT_PROGS)): $(call archives,runtime kernels)
 $(filter %/it_hostpool,$(IT_PROGS)): $(call archives,kvmmd)
 
-$(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o $(call archives,bench swapd kvmm)
+$(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o $(call archives,bench swapd client)
 bench_tests = $(filter $(addprefix $(B)/tests/bench_,$(1)),$(BENCH_PROGS))
 $(call bench_tests,core evict fair groups groups_load records replay scale share waste waste_groups): $(call archives,core)
 $(call bench_tests,copier): $(call archives,kvmmd core)
@@ -542,7 +570,7 @@ FUZZ_WRAP := mm_call segment_create segment_destroy kv_log kv_log_spend unlink f
 FUZZ_RT := $(filter %/fuzz_template %/fuzz_config %/fuzz_safetensors %/fuzz_tokenizer %/fuzz_http,$(FUZZ_PROGS))
 # Of the targets for the runtime, this one uses the common main().
 $(filter %/fuzz_http,$(FUZZ_PROGS)): $(B)/obj/tests/fuzz/engine.o
-$(FUZZ_RT): $(call objs,tests/fuzz/engine.c) $(call archives,runtime kvmm)
+$(FUZZ_RT): $(call objs,tests/fuzz/engine.c) $(call archives,runtime client)
 FUZZ_DAEMONS := $(filter-out $(FUZZ_RT),$(FUZZ_PROGS))
 $(FUZZ_DAEMONS): $(call archives,fuzz lib core kvmmd hold tools swapd sandbox)
 $(FUZZ_DAEMONS): KV_LDFLAGS += $(FUZZ_WRAP:%=-Wl$(comma)--wrap=%)
@@ -596,7 +624,7 @@ $(B)/gpu/probe: $(call objs,$(filter tests/gpu/probe%,$(GPU_SRCS)) $(GPU_SHARED)
 # archive.
 $(B)/gpu/bench: $(call objs,$(filter tests/gpu/bench%,$(GPU_SRCS)) $(GPU_SHARED)) \
 		$(call objs,$(KERN_SRCS)) $(IMAGE_OBJ) \
-		$(call archives,runtime kvmm) $(B)/.sources
+		$(call archives,runtime client) $(B)/.sources
 	$(call link,$(LIBS_kvrt) -ldl)
 TEST_PROGS += $(GPU_PROGS)
 
@@ -825,7 +853,8 @@ PAGES := $(wildcard README.md LICENSE Documentation/*.md Documentation/measureme
 put = $(foreach f,$(2),$(1):$(f):$(3)/$(f:$(4)%=%))
 INSTALLED = $(call put,755,$(BIN_PROGS),$(bindir),$(B)/) \
 	    $(call put,755,$(SBIN_PROGS),$(sbindir),$(B)/) \
-	    $(call put,644,$(LIBKVMM),$(libdir),$(B)/lib/) \
+	    $(call put,644,$(filter %.a,$(LIBKVMM)),$(libdir),$(B)/lib/) \
+	    $(call put,755,$(B)/lib/$(SONAME),$(libdir),$(B)/lib/) \
 	    $(call put,644,$(CLIENT_HEADERS),$(includedir)/libkvmm,include/) \
 	    $(call put,644,$(B)/share/libkvmm.pc,$(libdir)/pkgconfig,$(B)/share/) \
 	    $(call put,644,$(PAGES),$(docdir)) \
@@ -847,6 +876,7 @@ install: $(if $(AS_IS),$(PLACED),all docs)
 	$(Q)set -e; for f in $(INSTALLED); do \
 		mode=$${f%%:*}; f=$${f#*:}; \
 		install -D -m $$mode "$${f%%:*}" '$(DESTDIR)'"$${f#*:}"; done
+	$(Q)ln -sf $(SONAME) '$(DESTDIR)$(libdir)/libkvmm.so'
 	$(Q)install -d -m 755 '$(DESTDIR)$(confdir)/kvrt'
 	$(Q)[ -e '$(DESTDIR)$(confdir)/kvmm.conf' ] || \
 		install -m 644 $(B)/share/kvmm.conf '$(DESTDIR)$(confdir)'
@@ -856,7 +886,7 @@ uninstall:
 	$(call say,REMOVE,$(DESTDIR)$(prefix))
 	$(Q)if cmp -s '$(DESTDIR)$(docdir)/examples/kvmm.conf' '$(DESTDIR)$(confdir)/kvmm.conf'; then \
 		rm -f '$(DESTDIR)$(confdir)/kvmm.conf'; fi
-	$(Q)set -e; for f in $(INSTALLED); do rm -f '$(DESTDIR)'"$${f##*:}"; done
+	$(Q)set -e; for f in $(INSTALLED) libkvmm.so:$(libdir)/libkvmm.so; do rm -f '$(DESTDIR)'"$${f##*:}"; done
 	$(Q)for d in $(OUR_DIRS); do \
 		if [ -d '$(DESTDIR)'"$$d" ]; then rmdir --ignore-fail-on-non-empty '$(DESTDIR)'"$$d"; fi; done
 

@@ -2,7 +2,14 @@
 /*
  * libkvmm.h - the client library: attach, rings, steps
  *
- * A struct kvmm is one attachment.  It belongs to one thread at a time.
+ * A struct kvmm is one attachment.  It belongs to one thread at a time: a lock of the
+ * caller may hand it on.  Threads may use different attachments at once, and calls that
+ * have no attachment (kvmm_attach(), kvmm_ask(), kvmm_identity_*(), kvmm_group_*(),
+ * kvmm_state_blocks()).  Any thread may read and write the memory of a block.
+ *
+ * The shared library is libkvmm.so.N, N being KVMM_ABI_VERSION.  It needs the C library
+ * alone, and exports the names of this file.
+ *
  * Requests are prepared, submitted together and reaped in ring order.  The
  * wrappers at the end of this file do one request and wait for it.  Every call
  * that touches the rings answers -ECONNRESET after the daemon has died or has
@@ -19,6 +26,9 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* The library is built with hidden names, and exports those of this file. */
+#pragma GCC visibility push(default)
 
 struct kvmm;
 
@@ -530,6 +540,8 @@ int kvmm_step_begin(struct kvmm *k, u64 step,
 int kvmm_step_end(struct kvmm *k, u64 step, u64 device_ns, u64 prefill_tokens,
 		  const struct kvmm_end_arg *args, u32 nr, const u32 *ids,
 		  struct kvmm_end_res *res);
+
+#pragma GCC visibility pop
 
 #ifdef __cplusplus
 }

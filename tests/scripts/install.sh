@@ -223,6 +223,11 @@ if [ -z "${KVMM_SANITIZER:-}" ]; then
 	check 'a client compiles' rc_is 0
 	run "$work/client"
 	check 'and runs' says '^[0-9]+$'
+	run "${CC:-gcc}" "$flags" -o "$work/example" "$KVMM_TOP/examples/client.c" -L"$dest$usr/lib" \
+		-lkvmm "-Wl,-rpath,$dest$usr/lib"
+	check 'so does the example' rc_is 0
+	run readelf -d "$work/example"
+	check 'with the shared library' says 'NEEDED.*libkvmm\.so\.[0-9]'
 fi
 
 # ---- units ----
