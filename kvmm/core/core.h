@@ -641,6 +641,8 @@ struct core_client_view {
 	u32	away;		/* adopted, not resumed yet: 1, or 2: salvaged */
 	u32	begun;		/* steps that it began since it attached, modulo 2^32 */
 	u32	drain;		/* as in core_tenant_view */
+	u32	leader;		/* client that opens the sequences; CORE_NONE: it has gone */
+	u32	shards;		/* bit set of the domain's shards that it maps */
 	u64	pinned_since;	/* begin of the oldest open step, or 0 */
 	u64	blocks;		/* that its sequences map, a shared one once for each */
 	u64	mapped[KVMM_MAX_GROUPS];	/* of these, in each layer group */

@@ -72,6 +72,26 @@ static u64 client_pinned_ms(const struct proc *proc,
 	return (now - c->pinned_since) / 1000000;
 }
 
+/* The client that opens its sequences: itself, unless it is a rank. */
+static void leader_name(const struct core_client_view *c, char name[12])
+{
+	if (c->leader == CORE_NONE)
+		strcpy(name, "-");
+	else
+		snprintf(name, 12, "%u", c->leader);
+}
+
+/* The shards that it maps: one, or all of its domain. */
+static void shard_name(const struct core_client_view *c, char name[12])
+{
+	u32 first = (u32)__builtin_ctz(c->shards), last = 31 - (u32)__builtin_clz(c->shards);
+
+	if (first == last)
+		snprintf(name, 12, "%u", first);
+	else
+		snprintf(name, 12, "%u-%u", first, last);
+}
+
 int show_clients(const struct proc_ctx *ctx)
 {
 	const struct proc *proc = ctx->proc;
@@ -79,23 +99,26 @@ int show_clients(const struct proc_ctx *ctx)
 	struct proc_tenant_info tenant;
 	struct proc_client_info info;
 	const struct core_client_view *c;
+	char leader[12], shard[12];
 	u32 i;
 
-	seq_printf(m, "%3s %7s %6s %6s %-8s %6s %7s %7s %7s %7s %5s %10s %9s %8s %8s %s\n",
+	seq_printf(m, "%3s %7s %6s %6s %-8s %6s %7s %7s %7s %7s %5s %10s %9s %8s %8s %6s %5s %s\n",
 		   "id", "pid", "uid", "tenant", "state", "domain", "seqs", "running",
 		   "waiting", "leases", "steps", "begun", "pinned_ms", "blocks", "draining",
-		   "comm");
+		   "leader", "shard", "comm");
 	for (i = 0; i < proc->node.nr_clients; i++) {
 		c = &proc->clients[i];
 		client_info(proc, c->id, &info);
-		seq_printf(m, "%3u %7d %6u %6s %-8s %6u %7u %7u %7u %7u %5u %10u %9llu %8llu %8s ",
+		leader_name(c, leader);
+		shard_name(c, shard);
+		seq_printf(m, "%3u %7d %6u %6s %-8s %6u %7u %7u %7u %7u %5u %10u %9llu %8llu %8s %6s %5s ",
 			   c->id, (int)info.pid, (u32)info.uid,
 			   proc_tenant_name(proc, c->tenant, &tenant),
 			   client_state_name(c->state), c->domain, c->nr_seqs,
 			   c->nr_running, c->nr_waiting, c->nr_leases, c->open_steps, c->begun,
 			   (unsigned long long)client_pinned_ms(proc, c),
 			   (unsigned long long)c->blocks,
-			   proc_drain_name(c->drain));
+			   proc_drain_name(c->drain), leader, shard);
 		show_word(m, info.comm);
 		seq_putc(m, '\n');
 	}
@@ -110,6 +133,7 @@ int show_client_status(const struct proc_ctx *ctx)
 	struct proc_tenant_info tenant;
 	struct proc_client_info info;
 	struct seq_file *m = ctx->m;
+	char leader[12], shard[12];
 
 	client_info(proc, c->id, &info);
 	seq_puts(m, "Name:\t");
@@ -134,6 +158,9 @@ int show_client_status(const struct proc_ctx *ctx)
 		   (unsigned long long)client_pinned_ms(proc, c));
 	seq_printf(m, "Mappings:\t%llu\n", (unsigned long long)c->blocks);
 	seq_printf(m, "Draining:\t%s\n", proc_drain_name(c->drain));
+	leader_name(c, leader);
+	shard_name(c, shard);
+	seq_printf(m, "Leader:\t%s\nShard:\t%s\n", leader, shard);
 	return 0;
 }
 

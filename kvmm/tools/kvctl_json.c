@@ -136,7 +136,7 @@ static bool is_name(const char *key, size_t len)
 	static const char * const names[] = {
 		"name", "comm", "tenant", "state", "Filename", "Name", "Tenant",
 		"Domain", "Socket", "Epoch", "Sequence", "WaitsFor", "LastBy",
-		"LastBySeq", "label",
+		"LastBySeq", "label", "shard", "Shard",
 	};
 	u32 i;
 

@@ -53,6 +53,10 @@ START_TEST(test_names)
 	ck_assert_str_eq(json_of("/clients", "id comm\n3 -\n4 1e5\n5 a\\040\"b\n"),
 		"[{\"comm\":null,\"id\":3},{\"comm\":\"1e5\",\"id\":4},"
 		"{\"comm\":\"a\\\\040\\\"b\",\"id\":5}]");
+	/* One shard, or several. */
+	ck_assert_str_eq(json_of("clients", "leader shard\n2 1\n0 0-1\n- 1\n"),
+		"[{\"leader\":2,\"shard\":\"1\"},{\"leader\":0,\"shard\":\"0-1\"},"
+		"{\"leader\":null,\"shard\":\"1\"}]");
 	ck_assert_str_eq(json_of("status", "Epoch:\t1234\nPid:\t5\nTenant:\t7\n"),
 		"{\"Epoch\":\"1234\",\"Pid\":5,\"Tenant\":\"7\"}");
 	ck_assert_str_eq(json_of("client/0/seq/1/explain",

@@ -394,9 +394,9 @@ START_TEST(test_clients_table)
 	fx_begin(&fx, a, seq, 1);
 	fx.now += 7000000;
 	ck_assert_str_eq(fx_cat("clients"),
-" id     pid    uid tenant state    domain    seqs running waiting  leases steps      begun pinned_ms   blocks draining comm\n"
-"  0    1000    500      1 alive         0       1       1       0       0     1          2         7        3       no kvrt\n"
-"  1    1001    501      2 alive         1       1       0       1       0     0          0         0        0       no my\\040engine\n");
+" id     pid    uid tenant state    domain    seqs running waiting  leases steps      begun pinned_ms   blocks draining leader shard comm\n"
+"  0    1000    500      1 alive         0       1       1       0       0     1          2         7        3       no      0     0 kvrt\n"
+"  1    1001    501      2 alive         1       1       0       1       0     0          0         0        0       no      1     0 my\\040engine\n");
 	/* A step that began after the clock was read must not have an age of -1. */
 	fx.now -= 8000000;
 	ck_assert_uint_eq(value_of(fx_cat("client/0/status"), "PinnedMs"), 0);
@@ -412,7 +412,8 @@ START_TEST(test_client_status)
 			 "Name:\tkvrt\nId:\t0\nState:\talive\nPid:\t1000\n"
 			 "Uid:\t500\nTenant:\t1\nDomain:\tchat\nSeqs:\t1\n"
 			 "Running:\t1\nWaiting:\t0\nLeases:\t0\nOpenSteps:\t0\n"
-			 "PinnedMs:\t0\nMappings:\t3\nDraining:\tno\n");
+			 "PinnedMs:\t0\nMappings:\t3\nDraining:\tno\n"
+			 "Leader:\t0\nShard:\t0\n");
 }
 END_TEST
 

@@ -90,6 +90,42 @@ START_TEST(test_maps)
 }
 END_TEST
 
+/* Attach to "wide" for @shard from 1 on, as a rank of client @leader - 1 unless 0. */
+static u32 attach_shard(u32 shard, u32 leader)
+{
+	struct kvmm_attach_req req;
+	u32 id = CORE_NONE;
+
+	fx_attach_req(&req, "wide");
+	req.nr_shards = 2;
+	req.shard = shard;
+	req.leader = leader;
+	ck_assert_int_eq(fx_attach_as(&fx, TENANT, &req, &id), 0);
+	return id;
+}
+
+/* Of each client its leader and its shards, also of a rank that has detached. */
+START_TEST(test_clients)
+{
+	u32 lead, rank;
+
+	fx_teardown();
+	fx_setup_pools(8, 4, 0, 0);
+	attach("wide", 0, 2);
+	lead = attach_shard(1, 0);
+	rank = attach_shard(2, lead + 1);
+	ck_assert_uint_eq(rank, 2);
+	want("clients", "       no      0   0-1 kvrt\n");
+	want("clients", "       no      1     0 my\\040engine\n");
+	want("clients", "       no      1     1 -\n");
+	want("client/2/status", "\nLeader:\t1\nShard:\t1\n");
+	ck_assert_int_eq(fx_execute(&fx, rank, (struct kvmm_sqe){ .op = KVMM_OP_DETACH },
+				    NULL, 0, NULL), 0);
+	want("client/2/status", "\nLeader:\t-\nShard:\t1\n");
+	want("clients", "       no      -     1 -\n");
+}
+END_TEST
+
 /* The memory of a tenant counts in all pools: 3 blocks in two pools, and 2 in one. */
 START_TEST(test_tenant)
 {
@@ -116,6 +152,7 @@ int main(void)
 	tcase_add_test(tc, test_tables);
 	tcase_add_test(tc, test_memory);
 	tcase_add_test(tc, test_maps);
+	tcase_add_test(tc, test_clients);
 	tcase_add_test(tc, test_tenant);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);

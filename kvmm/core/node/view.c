@@ -347,6 +347,8 @@ int core_get_client(const struct core *c, u32 i, struct core_client_view *v)
 	v->away = cl->away;
 	v->begun = cl->begun;
 	v->drain = drain_of_client(c, i);
+	v->leader = cl->leader;
+	v->shards = cl->shards;
 	if (cl->nr_steps)
 		v->pinned_since = step_at(c, i, 0, &e)->begun;
 	client_add_seqs(c, i, v);
