@@ -17,7 +17,7 @@
 	x(advice,   "its client: it was paged out on advice, and is to be asked back") \
 	x(event,    "its turn: it has not been looked at yet")		\
 	x(line,     "the sequences of its domain that come before it")		\
-	x(maps,     "its client: extents that it was sent are not mapped yet") \
+	x(maps,     "its client or a rank of it: extents are not mapped yet, or a shard has no client") \
 	x(tables,   "its client: all pages for its block tables are in use") \
 	x(growth,   "memory for a running sequence that asked for more, and comes first") \
 	x(longest,  "memory for a sequence of another domain that has waited too long") \
@@ -55,6 +55,8 @@ enum core_wait {
  * @waits_ns:   time without memory so far
  * @reason_ns:  time for which @wait has been the reason; 0: not recorded
  * @ahead:      sequences before it in its domain's line; at most CORE_WHY_AHEAD
+ * @shards:     shards of its domain
+ * @shards_mapped: of these, shards that its client maps, or a rank of that client
  * @needs:      blocks that it gets when it is admitted
  * @room:       blocks of its domain that are free and not reserved
  * @cached:     blocks of its domain that are only cache
@@ -88,6 +90,8 @@ struct core_why_view {
 	u64	waits_ns;
 	u64	reason_ns;
 	u32	ahead;
+	u32	shards;
+	u32	shards_mapped;
 	u32	needs;
 	u32	room;
 	u32	cached;

@@ -63,6 +63,7 @@ static void show_waits(const struct proc_ctx *ctx,
 		   v->ahead ? core_wait_name(v->first) : "-", v->ahead);
 	show_ms(m, "WaitsMs", v->waits_ns);
 	show_ms(m, "ReasonMs", v->reason_ns);
+	seq_printf(m, "Shards:\t%u\nShardsMapped:\t%u\n", v->shards, v->shards_mapped);
 	seq_printf(m, "NeedsBlocks:\t%u\nRoomBlocks:\t%u\nCachedBlocks:\t%u\nHeldBlocks:\t%u\n",
 		   v->needs, v->room, v->cached, v->held);
 }

@@ -32,7 +32,8 @@ static const struct column domain_columns[] = {
 	{ "waiting", "WAIT", 5, UNIT_WORD },
 	{ "used_kb", "USED", 7, UNIT_KB }, { "cached_kb", "CACHED", 7, UNIT_KB },
 	{ "max_kb", "MAX", 7, UNIT_KB },
-	{ "some_avg10", "SOME%", 6, UNIT_WORD }, { "name", "NAME", 0, UNIT_WORD },
+	{ "some_avg10", "SOME%", 6, UNIT_WORD }, { "pool", "POOL", 4, UNIT_WORD },
+	{ "name", "NAME", 0, UNIT_WORD },
 };
 
 static const struct column limit_columns[] = {

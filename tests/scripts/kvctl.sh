@@ -245,6 +245,8 @@ for verb in clients domains limits; do
 	check "$verb: a table" says '^ +[A-Z]+ '
 	check "$verb: fits a terminal" test -z "$(awk 'length > 79' <<<"$out")"
 done
+run "$kvctl" domains
+check 'domains: the device pools of each' says ' SOME% POOL NAME$'
 run "$kvctl" leases
 check 'leases: none' says '^CLIENT LABEL +TOKENS +DEVICE +HOST +AREA +LOST ENDS-IN$'
 check 'leases: fits a terminal' test -z "$(awk 'length > 79' <<<"$out")"

@@ -126,6 +126,21 @@ START_TEST(test_clients)
 }
 END_TEST
 
+/* A sequence waits for the shard that no client maps. */
+START_TEST(test_explain)
+{
+	char path[64];
+	u32 lead = attach_shard(1, 0);
+
+	seq = fx_open(&fx, lead, 20, 4);
+	fx_match(&fx, lead, seq, 20, 500);
+	snprintf(path, sizeof(path), "client/%u/seq/%u/explain", lead,
+		 KVMM_SEQ_INDEX(seq));
+	want(path, "\nWaits:\tmaps\nWhy:\tits client or a rank of it: ");
+	want(path, "\nShards:\t2\nShardsMapped:\t1\nNeedsBlocks:\t");
+}
+END_TEST
+
 /* The memory of a tenant counts in all pools: 3 blocks in two pools, and 2 in one. */
 START_TEST(test_tenant)
 {
@@ -153,6 +168,7 @@ int main(void)
 	tcase_add_test(tc, test_memory);
 	tcase_add_test(tc, test_maps);
 	tcase_add_test(tc, test_clients);
+	tcase_add_test(tc, test_explain);
 	tcase_add_test(tc, test_tenant);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);

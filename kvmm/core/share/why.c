@@ -291,6 +291,18 @@ static void view_taken(const struct core *c, const struct kv_seq *s, u64 now,
 	}
 }
 
+/* Shards of the domain that a client of the sequence's group maps. */
+static u32 shards_mapped(const struct core *c, const struct kv_seq *s)
+{
+	const struct kv_client *leader = &c->clients[s->client];
+	u32 i, nr = 0;
+
+	for (i = 0; i < seq_domain(c, s)->shards; i++)
+		nr += leader->member[i] != CORE_NONE &&
+		      !c->clients[leader->member[i]].joining;
+	return nr;
+}
+
 /**
  * core_get_why() - why sequence record @i waits, and the memory that it lost
  * Return: 0; -ERANGE past the last; -ENOENT: it is closed.
@@ -319,6 +331,8 @@ int core_get_why(const struct core *c, u32 i, u64 now, struct core_why_view *v)
 	}
 	if (!(s->flags & (SEQF_RUNNING | SEQF_LEASE)) && s->state != KVMM_SEQ_FAILED)
 		v->waits_ns = now > s->since ? now - s->since : 0;
+	v->shards = d->shards;
+	v->shards_mapped = shards_mapped(c, s);
 	v->needs = seq_needs(c, s);
 	v->room = domain_slack(d);
 	v->cached = domain_cached(d);
