@@ -94,7 +94,7 @@ u32 group_at(const struct sim *w, const struct sim_client *cl, const struct sim_
 static u32 record_of(const struct sim *w, const struct sim_client *cl,
 		     const struct sim_seq *q, u32 g, u32 upto)
 {
-	return group_at(w, cl, q, g, upto - 1) - (upto <= q->fresh_at ? q->shift[g] : 0);
+	return group_at(w, cl, q, g, upto - 1) - (upto <= q->shift_at ? q->shift[g] : 0);
 }
 
 /* Each block of a record has a value of its own. */
@@ -127,17 +127,17 @@ void groups_grant_state(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 {
 	u32 from = a->start ? record_of(w, cl, q, g, a->start) : KVMM_NO_INDEX;
 	u32 to = group_at(w, cl, q, g, a->start);
-	bool fresh = a->start % group_tokens(w, cl, g) && !q->shift[g] &&
+	bool shifts = a->start % group_tokens(w, cl, g) && !q->shift[g] &&
 		     res->copy_to == to + group_width(w, cl, g);
 
-	LAW(w, res->copy_from == from && (res->copy_to == to || fresh) && !res->copy_tokens,
+	LAW(w, res->copy_from == from && (res->copy_to == to || shifts) && !res->copy_tokens,
 	    "client %u: sequence %llx: group %u: a step at %u reads the record at %u and writes that at %u, not %u and %u",
 	    cl->id, (unsigned long long)q->handle, g, a->start, res->copy_from,
 	    res->copy_to, from, to);
-	if (!fresh)
+	if (!shifts)
 		return;
 	q->shift[g] = group_width(w, cl, g);
-	q->fresh_at = a->start;
+	q->shift_at = a->start;
 	cover_note("records left to their other readers");
 }
 
@@ -147,7 +147,7 @@ void groups_settle(const struct sim *w, struct sim_client *cl, struct sim_seq *q
 	u32 g;
 
 	for (g = 0; g < groups_of(w, cl); g++)
-		if (!q->nr_steps || seq_cover(cl, q) <= q->fresh_at)
+		if (!q->nr_steps || seq_cover(cl, q) <= q->shift_at)
 			q->shift[g] = 0;
 }
 

@@ -106,7 +106,7 @@ struct sim_seq {
 	u32	kept_at;	/* the core keeps the windows before it */
 	u32	leased;		/* tokens of the lease that it was opened with */
 	u32	shift[SIM_GROUPS];	/* entries of a shared record, not written */
-	u32	fresh_at;	/* the record behind it holds positions from here on */
+	u32	shift_at;	/* the record behind it holds positions from here on */
 	u32	nr_table[SIM_GROUPS];
 	u32	table[SIM_GROUPS][SIM_BLOCKS];
 	u32	*tok;

@@ -176,11 +176,11 @@ START_TEST(test_damaged_record)
 	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
 	ck_assert_int_eq(sh_begin(cl, kid, 40, 4), 0);
 	ck_assert_uint_eq(tab(kid, 1)->shift, 3);
-	ck_assert_uint_eq(tab(kid, 1)->fresh_at, 40);
+	ck_assert_uint_eq(tab(kid, 1)->shift_at, 40);
 	if (_i == FRESH_LATE)
-		tab(kid, 1)->fresh_at = 44;
+		tab(kid, 1)->shift_at = 44;
 	else if (_i == FRESH_EVEN)
-		tab(kid, 1)->fresh_at = 32;
+		tab(kid, 1)->shift_at = 32;
 	else
 		tab(kid, 1)->trim_want++;
 	ck_assert_int_eq(core_adopt(sh.core, sh.arena, core_arena_size(&sh.cfg), &sh.cfg,

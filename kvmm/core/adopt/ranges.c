@@ -203,7 +203,7 @@ static void lru_ranges(struct walk *w, u32 dom)
 
 static void domain_ranges(struct walk *w, u32 dom)
 {
-	struct kv_domain *d = &w->c->domains[dom], fresh = *d;
+	struct kv_domain *d = &w->c->domains[dom], again = *d;
 
 	below(w, "use of domain", dom, d->used, 2);
 	if (d->used != 1)
@@ -211,8 +211,8 @@ static void domain_ranges(struct walk *w, u32 dom)
 	must(w, "tenant of domain", dom,
 	     d->tenant < core_cfg(w->c)->max_tenants &&
 	     w->c->tenants[d->tenant].used == 1);
-	must(w, "shape of domain", dom, !domain_restore(w->c, &fresh) &&
-	     same_shape(d, &fresh));
+	must(w, "shape of domain", dom, !domain_restore(w->c, &again) &&
+	     same_shape(d, &again));
 	if (w->r->nr_faults)
 		return;
 	d->dev.class_scale = span_class_scale(d->dev.span_blocks);

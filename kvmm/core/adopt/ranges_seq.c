@@ -113,8 +113,8 @@ static bool records_are_sane(const struct core *c, const struct kv_seq *s,
 	if (t->trimmed % tab_width(c, t) || t->trim_want != t->trimmed || t->trim_more)
 		return false;
 	return !t->shift || (s->nr_steps && t->shift == tab_width(c, t) &&
-			     t->fresh_at % tab_tokens(c, t) && t->fresh_at <= s->valid_len &&
-			     (t->fresh_at == s->valid_len || t->trimmed >= t->shift));
+			     t->shift_at % tab_tokens(c, t) && t->shift_at <= s->valid_len &&
+			     (t->shift_at == s->valid_len || t->trimmed >= t->shift));
 }
 
 static bool tab_is_sane(const struct core *c, const struct kv_seq *s, u32 g)
@@ -277,7 +277,7 @@ static void tables_adopt(struct walk *w, struct core *c, u32 client)
 		if (s[i].state != KVMM_SEQ_CLOSED)
 			for_each_tab(c, &s[i], t)
 				table_adopt(w, c, t);
-	cl->fresh_page = nr;
+	cl->unused_page = nr;
 	cl->nr_free_pages = 0;
 	cl->free_page = CORE_NONE;
 	for (i = nr; i--;) {

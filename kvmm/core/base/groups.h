@@ -123,7 +123,7 @@ static inline u32 tab_at(const struct core *c, const struct kv_tab *t, u32 at)
 /* The first index of the block or record with the tokens up to @len, no whole ones. */
 static inline u32 tab_tail(const struct core *c, const struct kv_tab *t, u32 len)
 {
-	return tab_at(c, t, len) - (len <= t->fresh_at ? t->shift : 0);
+	return tab_at(c, t, len) - (len <= t->shift_at ? t->shift : 0);
 }
 
 /* The first position of the block or record at index @idx. */

@@ -889,6 +889,7 @@ enum {
  * @step_head:   oldest open step, an index into its ring of steps
  * @free_seq:    list of its free sequence slots, local indices
  * @free_page:   list of its free table pages, local indices
+ * @unused_page: first of its table pages that was never used
  * @again:       time at which a grant was last refused for lack of memory
  * @promised:    table pages that are reserved for its running sequences
  * @nr_marked:   its marked sequences, whose steps are open
@@ -923,7 +924,7 @@ struct kv_client {
 	u32	free_seq;
 	u32	free_page;
 	u32	nr_free_pages;
-	u32	fresh_page;
+	u32	unused_page;
 	u32	nr_idpages;
 	u32	nr_unacked;
 	u32	event_tail;

@@ -29,9 +29,9 @@
  *              @trim_more_step have ended; 0: none
  * @trim_hash:  name of the last trimmed block: parent of the next block
  * @shift:      in a group of records: entries of a shared record before that of the
- *              position @fresh_at, which an open step reads in place of the former; 0
+ *              position @shift_at, which an open step reads in place of the former; 0
  *              while no step is open
- * @fresh_at:   with @shift: first position that the record behind the shared one holds
+ * @shift_at:   with @shift: first position that the record behind the shared one holds
  */
 struct kv_tab {
 	u32	seq;
@@ -47,7 +47,7 @@ struct kv_tab {
 	u32	trim_more;
 	u32	prompt_blocks;
 	u32	shift;
-	u32	fresh_at;
+	u32	shift_at;
 	u64	trim_step;
 	u64	trim_more_step;
 	u64	trim_hash[2];

@@ -267,7 +267,7 @@ static void walk_tab(struct walk *w, const struct kv_tab *t, bool running)
 		       !s->nr_steps, 0);
 	expect(w, "seq", "shared record before that of", i, t->shift &&
 	       (!s->nr_steps || !tab_is_state(c, t) || t->shift != tab_width(c, t) ||
-		t->fresh_at > s->cover), 0);
+		t->shift_at > s->cover), 0);
 	expect(w, "seq", "promises of", i, t->reserved,
 	       (t->resv_blocks > t->nr_blocks ? t->resv_blocks - t->nr_blocks : 0) +
 	       copy);

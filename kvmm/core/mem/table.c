@@ -124,8 +124,8 @@ static u32 page_get(struct core *c, struct kv_tab *t)
 
 	if (page != CORE_NONE)
 		cl->free_page = tpage(c, tab_client(c, t), page)->next;
-	else if (cl->fresh_page < core_cfg(c)->nr_tables)
-		page = cl->fresh_page++;
+	else if (cl->unused_page < core_cfg(c)->nr_tables)
+		page = cl->unused_page++;
 	else
 		return CORE_NONE;
 	KV_BUG_ON(!cl->nr_free_pages || t->nr_blocks % KVMM_TABLE_ENTRIES);

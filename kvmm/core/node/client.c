@@ -44,7 +44,7 @@ static void client_init_lists(struct core *c, u32 client)
 	cl->free_seq = 0;
 	/* Pages are cut from the share as they are first needed. */
 	cl->free_page = CORE_NONE;
-	cl->fresh_page = 0;
+	cl->unused_page = 0;
 	cl->nr_free_pages = cfg->nr_tables;
 }
 

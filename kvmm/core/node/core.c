@@ -295,7 +295,7 @@ static void arena_init_pools(struct core *c)
 }
 
 /**
- * core_init() - make a fresh core in an arena
+ * core_init() - make a new core in an arena
  * @arena:       zeroed memory, 64-byte aligned; stays with the core
  * @arena_bytes: at least core_arena_size(@cfg)
  *

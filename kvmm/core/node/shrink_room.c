@@ -227,14 +227,14 @@ void shrink_table(const struct core *c, struct core_shrink *s, u32 seq)
 
 /* Count the blocks of a family, and those without a copy.  @gone: one is preempted. */
 static u64 family_look(const struct core *c, const struct core_shrink *s, u32 seq,
-		       u64 *fresh, u64 *tokens, bool *gone)
+		       u64 *uncopied, u64 *tokens, bool *gone)
 {
 	const struct kv_seq *q = &c->seqs[seq], *m;
 	const struct kv_tab *t;
 	u64 nr = 0;
 	u32 n;
 
-	*fresh = 0;
+	*uncopied = 0;
 	*tokens = 0;
 	*gone = false;
 	for_each_relative(c, q, m) {
@@ -248,7 +248,7 @@ static u64 family_look(const struct core *c, const struct core_shrink *s, u32 se
 				continue;
 			nr++;
 			*tokens += t->group ? 0 : tab_tokens(c, t);
-			*fresh += c->blocks[pte_block(pte)].entry == CORE_NONE;
+			*uncopied += c->blocks[pte_block(pte)].entry == CORE_NONE;
 		}
 	}
 	return nr;
@@ -267,16 +267,16 @@ static bool is_first(const struct core *c, const struct kv_seq *q)
 
 /* A family is preempted: its members are swapped out, or computed again. */
 static void family_goes(const struct core *c, struct core_shrink *s, const struct kv_seq *q,
-			u64 nr, u64 fresh, u64 tokens)
+			u64 nr, u64 uncopied, u64 tokens)
 {
 	struct shrink_domain *d = &s->doms[q->domain];
 	const struct kv_domain *kd = &c->domains[q->domain];
 	bool swap = core_pool(c, CORE_POOL_HOST)->online && !device_is_down(c, kd) &&
-		    swap_pays(c, kd, (u32)nr, (u32)fresh, tokens) && fresh <= d->room;
+		    swap_pays(c, kd, (u32)nr, (u32)uncopied, tokens) && uncopied <= d->room;
 	const struct kv_seq *m;
 
 	if (swap)
-		d->room -= fresh;
+		d->room -= uncopied;
 	for_each_relative(c, q, m) {
 		if (!is_resident(m))
 			continue;
@@ -293,7 +293,7 @@ void shrink_seq(const struct core *c, struct core_shrink *s, u32 seq)
 {
 	const struct kv_seq *q = &c->seqs[seq];
 	const struct kv_domain *kd;
-	u64 most, nr, fresh, tokens;
+	u64 most, nr, uncopied, tokens;
 	bool gone;
 
 	s->looked++;
@@ -308,8 +308,8 @@ void shrink_seq(const struct core *c, struct core_shrink *s, u32 seq)
 		    seq_live(c, q)) > most;
 	if (!s->doms[q->domain].no_room || !is_first(c, q))
 		return;
-	nr = family_look(c, s, seq, &fresh, &tokens, &gone);
+	nr = family_look(c, s, seq, &uncopied, &tokens, &gone);
 	s->looked += (u32)nr;
 	if (gone)
-		family_goes(c, s, q, nr, fresh, tokens);
+		family_goes(c, s, q, nr, uncopied, tokens);
 }

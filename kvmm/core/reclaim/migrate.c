@@ -3,7 +3,7 @@
  * migrate.c - blocks that move to other spans
  *
  * A span can leave a domain only when none of its blocks is in use.  A block
- * in use moves: its content is copied to a fresh block of another span of the
+ * in use moves: its content is copied to a free block of another span of the
  * same domain, then all records of the old block name the new one: the tables
  * that map it, the index, its lower-tier entry.  Both blocks have the same
  * content, so tables may change over at different times.  A table that cannot

@@ -32,7 +32,7 @@ struct tab_grant {
 	u32	nr_new;		/* blocks to append to the table */
 	bool	copy;		/* the block at @first is to be replaced */
 	bool	state;		/* the table has records */
-	bool	fresh;		/* the record at @first stays, and one behind it is written */
+	bool	shifts;		/* the record at @first stays, and one behind it is written */
 };
 
 /* The blocks that an entry of a step takes, computed before anything changes. */
@@ -40,7 +40,7 @@ struct grant {
 	struct tab_grant tab[KVMM_MAX_GROUPS];
 	u32	new[KVMM_MAX_GROUPS];	/* tab_grant.nr_new of each */
 	u32	nr_new;		/* blocks to append, in all groups */
-	u32	nr_fresh;	/* of @nr_new, those in place of a shared record */
+	u32	nr_shifted;	/* of @nr_new, those in place of a shared record */
 	u32	nr_copies;	/* blocks to replace */
 	u32	nr_promised;	/* blocks of these that the reservation covers */
 	bool	pays_copy;	/* and admission reserved a block for the copy */
@@ -93,10 +93,10 @@ static void grant_work_out(const struct core *c, const struct kv_seq *s,
 		kept = tail_is_kept(c, s, t, tg, width, g->nr_new + tg->nr_new);
 		tg->state = d->group[t->group].kind == KVMM_GROUP_STATE;
 		tg->copy = kept && !tg->state;
-		tg->fresh = kept && tg->state;
-		if (tg->fresh) {
+		tg->shifts = kept && tg->state;
+		if (tg->shifts) {
 			tg->nr_new += width;
-			g->nr_fresh += width;
+			g->nr_shifted += width;
 		}
 		g->new[t->group] = tg->nr_new;
 		g->nr_new += tg->nr_new;
@@ -179,7 +179,7 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 	u32 need = g->nr_new + g->nr_copies;
 	u32 nr = need - g->nr_promised;
 
-	if (g->nr_new && seq_live(c, s) + g->nr_new - g->nr_fresh > domain_capacity(c, d)) {
+	if (g->nr_new && seq_live(c, s) + g->nr_new - g->nr_shifted > domain_capacity(c, d)) {
 		/* Blocks behind the windows come back when its open steps end. */
 		if (d->nr_groups > 1 && s->nr_steps)
 			return -EAGAIN;
@@ -277,11 +277,11 @@ static void grant_record(struct core *c, struct kv_tab *t, u32 start,
 	const u32 nr = tab_width(c, t);
 	u32 i;
 
-	KV_BUG_ON(tg->fresh && t->shift);
+	KV_BUG_ON(tg->shifts && t->shift);
 	res->copy_from = start ? tab_at(c, t, start - 1) : KVMM_NO_INDEX;
-	if (tg->fresh) {
+	if (tg->shifts) {
 		t->shift = nr;
-		t->fresh_at = start;
+		t->shift_at = start;
 		core_count(c, CORE_EV_pgcow, nr);
 	} else {
 		for (i = tg->first; i < tg->first + nr && i < t->nr_blocks; i++)
@@ -291,7 +291,7 @@ static void grant_record(struct core *c, struct kv_tab *t, u32 start,
 }
 
 /* The record that stands behind a shared one has the same first ids. */
-static void grant_fresh_ids(struct core *c, const struct kv_tab *t, u32 start)
+static void grant_shifted_ids(struct core *c, const struct kv_tab *t, u32 start)
 {
 	const u32 nr = tab_width(c, t), len = start % tab_tokens(c, t);
 	const u32 to = tab_at(c, t, start);
@@ -329,8 +329,8 @@ static void grant_take_tab(struct core *c, struct kv_tab *t, u32 start,
 	}
 	for (i = 0; i < tg->nr_new; i++)
 		grant_append(c, t);
-	if (tg->fresh)
-		grant_fresh_ids(c, t, start);
+	if (tg->shifts)
+		grant_shifted_ids(c, t, start);
 	if (tg->copy)
 		res->table_lo = tg->first;
 	else if (tg->nr_new)
@@ -399,7 +399,7 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 	err = begin_check(c, s, step, a);
 	g.nr_new = 0;
 	g.nr_copies = 0;
-	g.nr_fresh = 0;
+	g.nr_shifted = 0;
 	g.nr_promised = 0;
 	if (!err) {
 		grant_work_out(c, s, a, &g);

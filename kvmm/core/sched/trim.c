@@ -237,7 +237,7 @@ static bool tab_trim_window(struct core *c, struct kv_tab *t, u32 at)
 {
 	u32 window = tab_window(c, t), want, nr = 0, i;
 
-	if (!window || at < window || (t->shift && at <= t->fresh_at))
+	if (!window || at < window || (t->shift && at <= t->shift_at))
 		return false;
 	want = tab_at(c, t, at - window + 1);
 	if (want <= t->trimmed)

@@ -502,7 +502,7 @@ void seq_trim_to_cover(struct core *c, struct kv_seq *s)
 	KV_BUG_ON(s->valid_len > s->cover);
 	for_each_tab(c, s, t) {
 		/* No token came behind a shared record: it is the last again. */
-		if (t->shift && s->cover <= t->fresh_at)
+		if (t->shift && s->cover <= t->shift_at)
 			t->shift = 0;
 		want = tab_blocks(c, t, s->cover);
 		if (t->nr_blocks <= want)

@@ -82,7 +82,7 @@ void family_settle(struct core *c, struct kv_seq *s);
 
 /* swap.c: whole sequences out to the lower tiers */
 bool swap_family(struct core *c, struct kv_seq *s);
-bool swap_pays(const struct core *c, const struct kv_domain *d, u32 nr_blocks, u32 fresh,
+bool swap_pays(const struct core *c, const struct kv_domain *d, u32 nr_blocks, u32 uncopied,
 	       u64 tokens);
 int swap_advise(struct core *c, struct kv_seq *s, u32 advice);
 

@@ -15,17 +15,17 @@
 /* ---- out ---- */
 
 /*
- * Blocks of all members in @state, each once; @fresh: without a lower copy; @tokens:
+ * Blocks of all members in @state, each once; @uncopied: without a lower copy; @tokens:
  * tokens of these blocks, those of group 0.
  */
 static u32 family_count(struct core *c, struct kv_seq *s, u32 state,
-			u32 *fresh, u64 *tokens)
+			u32 *uncopied, u64 *tokens)
 {
 	const struct kv_seq *m;
 	const struct kv_tab *t;
 	u32 n, nr = 0;
 
-	*fresh = 0;
+	*uncopied = 0;
 	*tokens = 0;
 	for_each_relative(c, s, m) {
 		if (m->state != state)
@@ -38,7 +38,7 @@ static u32 family_count(struct core *c, struct kv_seq *s, u32 state,
 			c->blocks[blk].flags |= BLKF_VISITED;
 			nr++;
 			*tokens += t->group ? 0 : tab_tokens(c, t);
-			*fresh += c->blocks[blk].entry == CORE_NONE;
+			*uncopied += c->blocks[blk].entry == CORE_NONE;
 		}
 	}
 	return nr;
@@ -58,9 +58,9 @@ static void family_unvisit(struct core *c, struct kv_seq *s, u32 state)
 }
 
 static u32 family_blocks(struct core *c, struct kv_seq *s, u32 state,
-			 u32 *fresh, u64 *tokens)
+			 u32 *uncopied, u64 *tokens)
 {
-	u32 nr = family_count(c, s, state, fresh, tokens);
+	u32 nr = family_count(c, s, state, uncopied, tokens);
 
 	family_unvisit(c, s, state);
 	return nr;
@@ -68,14 +68,14 @@ static u32 family_blocks(struct core *c, struct kv_seq *s, u32 state,
 
 /**
  * swap_pays() - is it cheaper to copy blocks than to compute them again, as measured?
- * @fresh:  of @nr_blocks, blocks without a lower copy
+ * @uncopied: of @nr_blocks, blocks without a lower copy
  * @tokens: tokens that would be computed again
  */
-bool swap_pays(const struct core *c, const struct kv_domain *d, u32 nr_blocks, u32 fresh,
+bool swap_pays(const struct core *c, const struct kv_domain *d, u32 nr_blocks, u32 uncopied,
 	       u64 tokens)
 {
 	u64 kb = max(domain_payload(d) / 1024, 1ull);
-	u64 move = (nr_blocks + (u64)fresh) * kb * c->head->copy_ns_kb;
+	u64 move = (nr_blocks + (u64)uncopied) * kb * c->head->copy_ns_kb;
 	u64 compute = tokens * d->prefill_ns_token;
 	u32 swappiness = core_cfg(c)->swappiness;
 
@@ -141,14 +141,14 @@ static void swap_one(struct core *c, struct kv_seq *s)
  */
 static bool family_room(struct core *c, struct kv_seq *s, u32 state)
 {
-	u32 fresh, tries;
+	u32 uncopied, tries;
 	u64 tokens;
 
 	for (tries = 0; tries < 8; tries++) {
-		family_blocks(c, s, state, &fresh, &tokens);
-		if (host_free(c, s->domain) >= fresh)
-			return c->head->nr_free_entries >= fresh;
-		if (!host_room(c, s->domain, fresh))
+		family_blocks(c, s, state, &uncopied, &tokens);
+		if (host_free(c, s->domain) >= uncopied)
+			return c->head->nr_free_entries >= uncopied;
+		if (!host_room(c, s->domain, uncopied))
 			return false;
 	}
 	return false;
@@ -186,15 +186,15 @@ static bool family_is_stuck(const struct core *c, const struct kv_seq *s, u32 st
 static bool family_swappable(struct core *c, struct kv_seq *s, u32 state)
 {
 	const struct kv_domain *d = seq_domain(c, s);
-	u32 nr, fresh;
+	u32 nr, uncopied;
 	u64 tokens;
 
 	if (!core_pool(c, CORE_POOL_HOST)->online || !core_cfg(c)->swappiness ||
 	    device_is_down(c, d) || family_is_stuck(c, s, state))
 		return false;
-	nr = family_blocks(c, s, state, &fresh, &tokens);
+	nr = family_blocks(c, s, state, &uncopied, &tokens);
 	if (!nr || (!(s->flags & SEQF_DECIDED) &&
-		    !swap_pays(c, d, nr, fresh, tokens)))
+		    !swap_pays(c, d, nr, uncopied, tokens)))
 		return false;
 	if (family_room(c, s, state))
 		return true;

@@ -466,13 +466,13 @@ static int domain_shape(const struct core *c, struct kv_domain *d, u32 zone,
 
 /* Put a new domain into a record that is unused now. */
 static void domain_place(struct core *c, u32 dom, u32 tenant,
-			 const struct kv_domain *fresh)
+			 const struct kv_domain *made)
 {
 	u32 i;
 
 	KV_BUG_ON(c->domains[dom].used || !c->tenants[tenant].used);
-	KV_BUG_ON(fresh->nr_clients || fresh->dev.nr_spans);
-	c->domains[dom] = *fresh;
+	KV_BUG_ON(made->nr_clients || made->dev.nr_spans);
+	c->domains[dom] = *made;
 	c->domains[dom].tenant = tenant;
 	c->domains[dom].roots = CORE_NONE;
 	c->domains[dom].serial = ++c->head->serial;
@@ -497,13 +497,13 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 {
 	u32 tenant = core_find_tenant(c, who->key);
 	u32 zone = zone_choose(c, req);
-	struct kv_domain fresh;
+	struct kv_domain made;
 	int err;
 
-	err = domain_shape(c, &fresh, zone, req, info);
+	err = domain_shape(c, &made, zone, req, info);
 	if (err)
 		return err;
-	if (device_is_down(c, &fresh)) {
+	if (device_is_down(c, &made)) {
 		info->text = device_failed;
 		return -ENODEV;
 	}
@@ -519,13 +519,13 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 		if (c->domains[*dom].used)
 			domain_drop(c, *dom);
 	} else {
-		limit_inherit(&fresh, &c->domains[old], req);
+		limit_inherit(&made, &c->domains[old], req);
 		info->dropped_blocks = c->domains[old].dev.nr[BLK_CACHED];
 		domain_drop(c, old);
 		*dom = old;
 	}
 	KV_BUG_ON(c->tenants[tenant].key != who->key);
-	domain_place(c, *dom, tenant, &fresh);
+	domain_place(c, *dom, tenant, &made);
 	return 0;
 }
 
