@@ -50,6 +50,15 @@ static bool split_pool(const char *path, char name[32])
 	       !path[end];
 }
 
+/* There are at most 8 pools, so the number is one digit. */
+bool kv_pool_parse(const char *name, size_t len, u32 *pool)
+{
+	if (len != 4 || memcmp(name, "gpu", 3) || name[3] < '0' || name[3] > '9')
+		return false;
+	*pool = (u32)(name[3] - '0');
+	return true;
+}
+
 static int tune_request(const char *name, const char *value, char *req,
 			size_t len)
 {

@@ -13,7 +13,7 @@
  *						weight; in bytes
  *	domain SPEC				value of a --domain that has changed in
  *						the file of options
- *	resize BYTES POOL			the device pool is gpu0
+ *	resize BYTES POOL			a device pool, such as gpu0
  *	tune VALUE NAME				a file of mode 0644 in sys/vm
  *	trace VALUE [NAME]			0 or 1; all events when none is
  *						named
@@ -79,6 +79,15 @@ int __must_check kv_admin_path(const char *view, char *path, size_t len);
  */
 int __must_check kv_admin_set_request(const char *path, const char *value,
 				      char *req, size_t len);
+
+/**
+ * kv_pool_parse() - the number of a device pool with a name such as gpu0
+ * @name: @len bytes, without a NUL
+ * @pool: takes the number
+ *
+ * Return: false: no pool can have that name.
+ */
+bool __must_check kv_pool_parse(const char *name, size_t len, u32 *pool);
 
 /**
  * kv_admin_ask() - one request, one answer

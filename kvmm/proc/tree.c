@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <kvmm/admin.h>
 #include <kvmm/opts.h>
 
 #include "kvmm/proc/internal.h"
@@ -171,17 +172,8 @@ static bool event_match(struct proc_ctx *ctx, const struct part *given)
 /* Find a device pool by its name, gpu0 or the like. */
 static bool pool_match(struct proc_ctx *ctx, const struct part *given)
 {
-	char name[16];
-	u32 i;
-
-	for (i = 0; i < ctx->proc->node.nr_zones; i++) {
-		snprintf(name, sizeof(name), PROC_POOL_NAME, i);
-		if (!part_is(given, name))
-			continue;
-		ctx->pool = i;
-		return true;
-	}
-	return false;
+	return kv_pool_parse(given->s, given->len, &ctx->pool) &&
+	       ctx->pool < ctx->proc->node.nr_zones;
 }
 
 /* Is it a size, in bytes or with a unit? */

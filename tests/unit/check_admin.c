@@ -149,6 +149,8 @@ static const struct {
 	{ "resize 1", 0, "error 22 resize: want" },
 	{ "resize 1 gpu1", 0, "error 2 resize: no such pool" },
 	{ "resize 1 gpu0", 0, "error 22 pool/gpu0: give at least" },
+	{ "resize 1 gpu1", 0, "error 2 resize: no such pool: gpu1" },
+	{ "resize 1 gpu00", 0, "error 2 resize: no such pool: give gpu0" },
 	{ "tune x swappiness", 0, "error 22 tune: want" },
 	{ "tune 1", 0, "error 22 tune: want" },
 	{ "tune 1 pool_bytes", 1, "error 1 sys/vm/pool_bytes: cannot be set" },

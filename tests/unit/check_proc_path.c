@@ -99,6 +99,13 @@ START_TEST(test_stat)
 	refused("stat domain/other", -ENOENT, "domain/other: no such file");
 	refused("stat client/1/seqs", -ENOENT, "client/1/seqs: no such file");
 	refused("stat nothing", -ENOENT, "nothing: no such file");
+	/* The names of device pools are spelled in one way. */
+	ck_assert_str_eq(fx_cat("pool/gpu0/size"), "1048576\n");
+	refused("cat pool/gpu1/size", -ENOENT, "pool/gpu1/size: no such file");
+	refused("cat pool/gpu/size", -ENOENT, "pool/gpu/size: no such file");
+	refused("cat pool/gpu00/size", -ENOENT, "pool/gpu00/size: no such file");
+	refused("cat pool/gpux/size", -ENOENT, "pool/gpux/size: no such file");
+	refused("cat pool/GPU0/size", -ENOENT, "pool/GPU0/size: no such file");
 }
 END_TEST
 

@@ -15,6 +15,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <kvmm/admin.h>
 #include <kvmm/log.h>
 
 #include "kvmm/core/trace.h"
@@ -176,15 +177,6 @@ static int resize_answer(const struct pool_resize *pr, char *text)
 	return pr->err;
 }
 
-/* gpu0, gpu1 and so on, as the files spell them. */
-static bool pool_parse(const char *text, u32 *pool)
-{
-	if (strncmp(text, "gpu", 3) || text[3] < '0' || text[3] > '9' || text[4])
-		return false;
-	*pool = (u32)(text[3] - '0');
-	return true;
-}
-
 /* `resize BYTES POOL` */
 static int resize_run(struct operators *o, const char *req, char *text)
 {
@@ -196,7 +188,7 @@ static int resize_run(struct operators *o, const char *req, char *text)
 		snprintf(text, ADMIN_TEXT, "resize: want BYTES POOL");
 		return -EINVAL;
 	}
-	if (!pool_parse(req + used, &pr.pool)) {
+	if (!kv_pool_parse(req + used, strlen(req + used), &pr.pool)) {
 		snprintf(text, ADMIN_TEXT, "resize: no such pool: give gpu0, or the like");
 		return -ENOENT;
 	}

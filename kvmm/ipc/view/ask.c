@@ -30,7 +30,7 @@
  * `gpu0 max`?  A file that is not there shows none.  @out: a text that is overwritten.
  */
 static bool other_pool(struct views *vs, const char *path, const char *value,
-			  struct seq_file *out)
+		       struct seq_file *out)
 {
 	char req[PROC_REQ_MAX];
 	int len = snprintf(req, sizeof(req), "cat %s", path);
@@ -40,7 +40,7 @@ static bool other_pool(struct views *vs, const char *path, const char *value,
 		return false;
 	/* A domain with several shards has a line for each of its pools. */
 	for (line = seq_text(out); line && *line; line += *line == '\n') {
-		if (!strncmp(line, value, 5))
+		if (!strncmp(line, value, strcspn(value, " ") + 1))
 			return false;
 		line += strcspn(line, "\n");
 	}
@@ -54,15 +54,17 @@ static bool other_pool(struct views *vs, const char *path, const char *value,
 static const char *set_value(struct views *vs, char *req, struct seq_file *out)
 {
 	char *value = strchr(req, ' ');
+	size_t len;
+	u32 pool;
 
 	if (!value)
 		return NULL;
 	*value++ = '\0';
-	if (strstr(req, "domain/") && !strncmp(value, "gpu", 3) &&
-	    value[3] >= '0' && value[3] <= '9' && value[4] == ' ') {
+	len = strcspn(value, " ");
+	if (strstr(req, "domain/") && value[len] && kv_pool_parse(value, len, &pool)) {
 		if (other_pool(vs, req, value, out))
 			return NULL;
-		value += 5;
+		value += len + 1;
 	}
 	return strchr(value, ' ') ? NULL : value;
 }
