@@ -52,9 +52,10 @@ static u64 tenant_leased(const struct core *c, u32 tenant)
 	return bytes;
 }
 
-/*
- * Blocks that the domain's leases may hold beside those that they hold.  Tenants share
- * the bytes for leases equally, whichever of them has some.
+/**
+ * lease_room() - blocks that the domain's leases may hold beside those that they hold
+ *
+ * Tenants share the bytes for leases equally, whichever of them has some.
  */
 u32 lease_room(const struct core *c, u32 dom)
 {
@@ -101,7 +102,7 @@ static int lease_check(const struct core *c, u32 client, const struct kv_domain 
 	return drain_of_client(c, client) ? -ESHUTDOWN : 0;
 }
 
-/* Can the content be held, whichever tier has it? */
+/* lease_can_hold() - can the content be held, whichever tier has it? */
 bool lease_can_hold(const struct core *c, u32 ref)
 {
 	const struct kv_entry *e;
@@ -242,7 +243,12 @@ u32 lease_hold(struct core *c, struct kv_seq *s, s32 *reason)
 	return held;
 }
 
-/* Evict a block of the device last.  Return: false: it is not cached, or too many are kept. */
+/**
+ * lease_keep_block() - evict a block of the device last
+ * @until: the end of the lease; the block is kept no longer
+ *
+ * Return: false: it is not cached, or too many are kept.
+ */
 bool lease_keep_block(struct core *c, u32 blk, u64 until)
 {
 	u32 node = index_node(c, blk);
@@ -302,7 +308,7 @@ void lease_unmap(struct core *c, const struct kv_seq *s)
 		tab_unhold(c, t);
 }
 
-/* The sequence is a lease from now on. */
+/* lease_begin() - the sequence is a lease from now on; @res tells the client */
 void lease_begin(struct core *c, struct kv_seq *s, struct kvmm_lease_res *res)
 {
 	s->valid_len = s->tab.nr_blocks * seq_domain(c, s)->group[0].block_tokens;
@@ -322,7 +328,7 @@ void lease_begin(struct core *c, struct kv_seq *s, struct kvmm_lease_res *res)
 	res->until = s->until;
 }
 
-/* A sequence for the lease, not yet known; NULL: the client has none left. */
+/* lease_new() - a sequence for the lease, not yet known; NULL: the client has none left */
 struct kv_seq *lease_new(struct core *c, u32 client, const struct kvmm_lease_arg *a)
 {
 	const struct kvmm_open_arg open = { .prompt_len = a->len, .salt = a->salt };

@@ -159,6 +159,11 @@ static void hits_find_part(struct core *c, const struct kv_seq *s,
 		hits_put(c, h, h->whole[0], blk);
 }
 
+/**
+ * hits_drop_part() - the prefix ends with whole blocks
+ *
+ * The block of which a part was found is counted no more.
+ */
 void hits_drop_part(const struct core *c, struct hits *h)
 {
 	u32 blk = c->scratch[h->whole[0]];
@@ -177,7 +182,7 @@ void hits_drop_part(const struct core *c, struct hits *h)
 		for ((i) = (h)->at[g] + (h)->first[g];			\
 		     (i) < (h)->at[g] + (h)->whole[g]; (i)++)
 
-/* Table entries that the prefix fills. */
+/* hits_blocks() - table entries that the prefix fills */
 u32 hits_blocks(const struct kv_domain *d, const struct hits *h)
 {
 	u32 g, nr = 0;

@@ -14,10 +14,11 @@
  */
 #include "kvmm/core/sched/sched.h"
 
-/*
- * Number of table entries that need a block.  @cached: entries with a cached
- * block.  Entries that are being copied out do not occur: swap_check() refuses
- * them.
+/**
+ * swap_lacking() - number of table entries that need a block
+ * @cached: takes the number of entries with a cached block
+ *
+ * Entries that are being copied out do not occur: swap_check() refuses them.
  */
 u32 swap_lacking(const struct core *c, const struct kv_seq *s, u32 *cached)
 {
@@ -119,7 +120,7 @@ static void advance_one(struct core *c, struct kv_seq *s)
 	seq_event(c, s, KVMM_EV_READY);
 }
 
-/* The block of the entry is filled: go on with the sequences that wait. */
+/* swap_advance() - the block of the entry is filled: go on with the sequences that wait */
 void swap_advance(struct core *c, u32 entry)
 {
 	u32 i = c->entries_low[entry].waiters, next;
@@ -354,7 +355,7 @@ static bool seq_maps(const struct core *c, const struct kv_seq *s, u32 blk)
 	return false;
 }
 
-/* The content for @blk is lost: sequences that map it are recomputed. */
+/* swap_lost() - the content for @blk is lost: sequences that map it are recomputed */
 void swap_lost(struct core *c, u32 blk)
 {
 	u32 i = c->domains[c->blocks[blk].domain].run_head, next;

@@ -862,7 +862,7 @@ int step_end(struct core *c, u32 client, const struct core_req *req,
 	return 0;
 }
 
-/* End all steps of a dead client; its device is quiet.  None made progress. */
+/* step_drop_all() - end all steps of a dead client without progress; its device is quiet */
 void step_drop_all(struct core *c, u32 client)
 {
 	while (c->clients[client].nr_steps)

@@ -148,7 +148,7 @@ int seq_trim(struct core *c, struct kv_seq *s, const struct kvmm_len_arg *a)
 	return 0;
 }
 
-/* Step @ended is over for the sequence: carry out a TRIM that waited for it. */
+/* seq_trim_settle() - step @ended is over: carry out a TRIM of the sequence that waited */
 void seq_trim_settle(struct core *c, struct kv_seq *s, u64 ended)
 {
 	struct kv_tab *t;
