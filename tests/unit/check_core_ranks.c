@@ -4,21 +4,9 @@
  *
  * Two pools of four extents, a domain with two shards in tenant 1.
  */
-#include "kvmm/core/reclaim/reclaim.h"
-#include "tests/unit/core_shell.h"
+#include "tests/unit/pools_scene.h"
 
-#define EACH	4u	/* extents of a pool */
-
-static struct core *c;
 static u32 lead, rank;	/* clients */
-
-static void start(void)
-{
-	sh_config(2 * EACH);
-	sh.cfg.more_bytes[0] = EACH * SH_EXTENT;
-	sh_start();
-	c = sh.core;
-}
 
 /* Attach a client of @tenant to domain "s", for @shard of @leader. */
 static int attach_as(u64 tenant, u32 shard, u32 leader)
@@ -45,7 +33,7 @@ static u32 attached(u32 shard, u32 leader)
 /* A leader of shard 1 and a rank for shard 2. */
 static void setup(void)
 {
-	start();
+	two_pools();
 	lead = attached(1, 0);
 	rank = attached(2, lead + 1);
 }

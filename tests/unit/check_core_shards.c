@@ -2,53 +2,9 @@
 /*
  * check_core_shards.c - a domain in several device pools has each block in all of them
  *
- * Two pools, of four extents or fewer; a block is a quarter of an extent in each.
+ * Two pools, of four extents or fewer; a block has a part in each.
  */
-#include "kvmm/core/reclaim/reclaim.h"
-#include "tests/unit/core_shell.h"
-
-#define EACH	4u	/* extents of a pool */
-
-static struct core *c;
-
-static void start(u32 first, u32 second)
-{
-	sh_config(first + second);
-	sh.cfg.more_bytes[0] = second * SH_EXTENT;
-	sh_start();
-	c = sh.core;
-}
-
-static void setup(void)
-{
-	start(EACH, EACH);
-}
-
-/* Attach a client of tenant 1 to a domain of @shards from @pool on; 0: any. */
-static int attach_to(const char *name, u32 pool, u32 shards)
-{
-	struct kvmm_attach_req req = sh_attach_req(name);
-	int cl;
-
-	req.pool = pool;
-	req.nr_shards = shards;
-	cl = sh_attach_as(1, &req);
-	sh_settle();
-	return cl;
-}
-
-static u32 in_pools(const char *name, u32 pool, u32 shards)
-{
-	int cl = attach_to(name, pool, shards);
-
-	ck_assert_int_ge(cl, 0);
-	return (u32)cl;
-}
-
-static struct kv_domain *dom_of(u32 cl)
-{
-	return &c->domains[c->clients[cl].domain];
-}
+#include "tests/unit/pools_scene.h"
 
 /* Bytes of a pool that no extent of a domain uses. */
 static u64 free_of(u32 pool)
@@ -59,22 +15,10 @@ static u64 free_of(u32 pool)
 	return v.free_extents;
 }
 
-/* Open and compute up to @most sequences of one block.  Return: how many became READY. */
+/* Run up to @most sequences of one block.  Return: their number. */
 static u32 fill(u32 cl, u32 most)
 {
-	u32 i;
-
-	for (i = 0; i < most; i++) {
-		u64 seq = sh_open(cl, SH_BT, 0);
-
-		sh_match(cl, seq, SH_BT, 1000 * cl + 100 * i);
-		if (sh_state(cl, seq) != KVMM_SEQ_READY) {
-			ck_assert_int_eq(sh_close(cl, seq), 0);
-			break;
-		}
-		sh_compute(cl, seq, 0, SH_BT, 1000 * cl + 100 * i);
-	}
-	return i;
+	return fill_with(cl, 0, most);
 }
 
 /* Leave @nr cached blocks of one prompt. */
@@ -503,7 +447,7 @@ int main(void)
 	TCase *tc = tcase_create("shards");
 
 	tcase_set_tags(tc, "unit core");
-	tcase_add_checked_fixture(tc, setup, sh_stop);
+	tcase_add_checked_fixture(tc, two_pools, sh_stop);
 	tcase_add_test(tc, test_attach);
 	tcase_add_test(tc, test_three_pools);
 	tcase_add_test(tc, test_capacity);

@@ -2,78 +2,16 @@
 /*
  * check_core_zones.c - several device pools: each domain in one, none takes memory of another
  *
- * Two pools of four extents, or of four and two; a block is a quarter of an extent.
+ * Two pools of four extents, or of four and two.
  */
 #include "kvmm/core/adopt/adopt.h"
-#include "kvmm/core/reclaim/reclaim.h"
 #include "kvmm/core/share/share.h"
-#include "tests/unit/core_shell.h"
+#include "tests/unit/pools_scene.h"
 
-#define EACH	4u	/* extents of a pool */
-
-static struct core *c;
-
-static void start(u32 first, u32 second)
-{
-	sh_config(first + second);
-	sh.cfg.more_bytes[0] = second * SH_EXTENT;
-	sh_start();
-	c = sh.core;
-}
-
-static void setup(void)
-{
-	start(EACH, EACH);
-}
-
-/* Attach a client of tenant 1 to a domain in @pool; 0: any. */
-static int attach_in(const char *name, u32 pool)
-{
-	struct kvmm_attach_req req = sh_attach_req(name);
-	int cl;
-
-	req.pool = pool;
-	cl = sh_attach_as(1, &req);
-	sh_settle();
-	return cl;
-}
-
-/* The same; it must succeed. */
-static u32 in_pool(const char *name, u32 pool)
-{
-	int cl = attach_in(name, pool);
-
-	ck_assert_int_ge(cl, 0);
-	return (u32)cl;
-}
-
-static const struct kv_domain *dom_of(u32 cl)
-{
-	return &c->domains[c->clients[cl].domain];
-}
-
-/*
- * Open and run sequences of priority 5 and one block until one has to wait, which is closed.
- * Return: their number.
- */
+/* Run up to @most sequences of priority 5 and one block.  Return: their number. */
 static u32 fill(u32 cl, u32 most)
 {
-	u32 i;
-
-	for (i = 0; i < most; i++) {
-		struct kvmm_open_arg o = { .prompt_len = SH_BT, .priority = 5 };
-		u64 seq;
-
-		ck_assert_int_eq(sh_open_as(cl, &o, &seq), 0);
-		sh_match(cl, seq, SH_BT, 1000 * cl + 100 * i);
-		sh_settle();
-		if (sh_state(cl, seq) != KVMM_SEQ_READY) {
-			ck_assert_int_eq(sh_close(cl, seq), 0);
-			break;
-		}
-		sh_compute(cl, seq, 0, SH_BT, 1000 * cl + 100 * i);
-	}
-	return i;
+	return fill_with(cl, 5, most);
 }
 
 /* ---- the configuration ---- */
@@ -113,28 +51,28 @@ END_TEST
 
 START_TEST(test_asked_for)
 {
-	u32 a = in_pool("a", 2), b = in_pool("b", 1);
+	u32 a = in_pools("a", 2, 1), b = in_pools("b", 1, 1);
 
 	ck_assert_uint_eq(dom_of(a)->zone, 1);
 	ck_assert_uint_eq(sh.cl[a].info.pool, 1);
 	ck_assert_uint_eq(dom_of(b)->zone, 0);
 	/* A second client may name no pool, or the same one. */
-	ck_assert_int_ge(attach_in("a", 0), 0);
-	ck_assert_int_ge(attach_in("a", 2), 0);
-	ck_assert_int_eq(attach_in("a", 1), -EEXIST);
-	ck_assert_int_eq(attach_in("c", 3), -ENXIO);
+	ck_assert_int_ge(attach_to("a", 0, 1), 0);
+	ck_assert_int_ge(attach_to("a", 2, 1), 0);
+	ck_assert_int_eq(attach_to("a", 1, 1), -EEXIST);
+	ck_assert_int_eq(attach_to("c", 3, 1), -ENXIO);
 }
 END_TEST
 
 /* An idle domain moves, without its cache. */
 START_TEST(test_idle_domain_moves)
 {
-	u32 a = in_pool("a", 1);
+	u32 a = in_pools("a", 1, 1);
 
 	fill(a, 2);
 	sh_die(a);
 	sh_quiet(a);
-	ck_assert_int_ge(attach_in("a", 2), 0);
+	ck_assert_int_ge(attach_to("a", 2, 1), 0);
 	ck_assert_uint_eq(c->domains[0].zone, 1);
 	ck_assert_uint_eq(domain_used(&c->domains[0]), 0);
 }
@@ -143,14 +81,14 @@ END_TEST
 /* Without a wish a domain is made where sequences hold least; of equal pools, in the first. */
 START_TEST(test_where_there_is_room)
 {
-	u32 a = in_pool("a", 0), b;
+	u32 a = in_pools("a", 0, 1), b;
 
 	ck_assert_uint_eq(dom_of(a)->zone, 0);
 	ck_assert_uint_eq(fill(a, 2), 2);
-	b = in_pool("b", 0);
+	b = in_pools("b", 0, 1);
 	ck_assert_uint_eq(dom_of(b)->zone, 1);
 	ck_assert_uint_eq(fill(b, 4), 4);
-	ck_assert_uint_eq(dom_of(in_pool("c", 0))->zone, 0);
+	ck_assert_uint_eq(dom_of(in_pools("c", 0, 1))->zone, 0);
 }
 END_TEST
 
@@ -162,7 +100,7 @@ START_TEST(test_promised_memory_is_no_room)
 	req.limits[0].min = 2 * SH_EXTENT;
 	ck_assert_int_ge(sh_attach_as(1, &req), 0);
 	ck_assert_uint_eq(c->domains[0].zone, 0);
-	ck_assert_uint_eq(dom_of(in_pool("b", 0))->zone, 1);
+	ck_assert_uint_eq(dom_of(in_pools("b", 0, 1))->zone, 1);
 }
 END_TEST
 
@@ -171,7 +109,7 @@ END_TEST
 /* A domain fills its own pool, and not one extent more. */
 START_TEST(test_capacity)
 {
-	u32 a = in_pool("a", 1), b = in_pool("b", 2);
+	u32 a = in_pools("a", 1, 1), b = in_pools("b", 2, 1);
 	u32 per = dom_of(a)->dev.span_blocks, i;
 
 	ck_assert_uint_eq(domain_capacity(c, dom_of(a)), EACH * per);
@@ -190,7 +128,7 @@ END_TEST
 /* Cache of another pool stays when a domain lacks memory. */
 START_TEST(test_cache_of_another_pool_stays)
 {
-	u32 a = in_pool("a", 1), b = in_pool("b", 2);
+	u32 a = in_pools("a", 1, 1), b = in_pools("b", 2, 1);
 	u64 seq = sh_ready(b, 3 * SH_BT, 0, 7);
 	u32 back;
 
@@ -207,7 +145,7 @@ END_TEST
 /* A sequence of higher priority, and time, preempt no sequence of another pool. */
 START_TEST(test_no_victim_in_another_pool)
 {
-	u32 a = in_pool("a", 1), b = in_pool("b", 2);
+	u32 a = in_pools("a", 1, 1), b = in_pools("b", 2, 1);
 	struct kvmm_open_arg o = { .prompt_len = SH_BT, .priority = 0 };
 	u64 low, want;
 
@@ -255,7 +193,7 @@ END_TEST
 /* A client is sent extents of the pool of its own domain alone. */
 START_TEST(test_extents_of_the_own_pool)
 {
-	u32 a = in_pool("a", 1), b = in_pool("b", 2);
+	u32 a = in_pools("a", 1, 1), b = in_pools("b", 2, 1);
 	u32 i;
 
 	fill(a, 3);
@@ -266,7 +204,7 @@ START_TEST(test_extents_of_the_own_pool)
 			ck_assert(c->extents[i].sent & BIT_ULL(i < EACH ? a : b));
 	}
 	/* A later client is told by the same rule. */
-	b = in_pool("b", 2);
+	b = in_pools("b", 2, 1);
 	for (i = 0; i < EACH; i++)
 		ck_assert(!(c->extents[i].sent & BIT_ULL(b)));
 }
@@ -276,7 +214,7 @@ END_TEST
 
 START_TEST(test_resize)
 {
-	u32 a = in_pool("a", 1), b = in_pool("b", 2);
+	u32 a = in_pools("a", 1, 1), b = in_pools("b", 2, 1);
 	u32 per = dom_of(a)->dev.span_blocks;
 	struct core_pool_view v;
 
@@ -301,7 +239,7 @@ END_TEST
 /* The first pool shrinks while it is in use; the second one keeps all its spans. */
 START_TEST(test_resize_in_use)
 {
-	u32 a = in_pool("a", 1), b = in_pool("b", 2);
+	u32 a = in_pools("a", 1, 1), b = in_pools("b", 2, 1);
 	u32 per = dom_of(a)->dev.span_blocks, i;
 
 	fill(a, 100);
@@ -319,7 +257,7 @@ END_TEST
 /* The device of one pool is lost: its sequences end, the others go on. */
 START_TEST(test_device_lost)
 {
-	u32 a = in_pool("a", 1), b = in_pool("b", 2);
+	u32 a = in_pools("a", 1, 1), b = in_pools("b", 2, 1);
 	u64 in_a = sh_ready(a, SH_BT, 0, 1), in_b = sh_ready(b, SH_BT, SH_BT, 2);
 
 	SH_CORE(core_device_failed(c, sh.now, 0, CORE_DEVICE_LOST));
@@ -329,17 +267,17 @@ START_TEST(test_device_lost)
 	ck_assert_uint_eq(fill(b, 2), 2);
 	ck_assert_uint_eq(sh_pool().device, CORE_DEVICE_LOST);
 	/* New domains are made in the other pool. */
-	ck_assert_int_eq(attach_in("d", 1), -ENODEV);
-	ck_assert_uint_eq(dom_of(in_pool("d", 0))->zone, 1);
+	ck_assert_int_eq(attach_to("d", 1, 1), -ENODEV);
+	ck_assert_uint_eq(dom_of(in_pools("d", 0, 1))->zone, 1);
 	/* A name of the failed pool is not given away. */
-	ck_assert_int_eq(attach_in("a", 0), -ENODEV);
+	ck_assert_int_eq(attach_to("a", 0, 1), -ENODEV);
 }
 END_TEST
 
 /* A failure to make memory pauses its own pool only. */
 START_TEST(test_create_fails)
 {
-	u32 a = in_pool("a", 1), b = in_pool("b", 2);
+	u32 a = in_pools("a", 1, 1), b = in_pools("b", 2, 1);
 
 	c->head->zones[0].create_after = sh.now + 1000;
 	ck_assert_uint_eq(fill(a, 1), 0);
@@ -359,7 +297,7 @@ static int adopt(struct core_report *r)
 
 START_TEST(test_adopted)
 {
-	u32 a = in_pool("a", 1), b = in_pool("b", 2);
+	u32 a = in_pools("a", 1, 1), b = in_pools("b", 2, 1);
 	struct core_report r;
 	u32 in_a, in_b;
 
@@ -400,7 +338,7 @@ int main(void)
 	TCase *tc = tcase_create("pools");
 
 	tcase_set_tags(tc, "unit core");
-	tcase_add_checked_fixture(tc, setup, sh_stop);
+	tcase_add_checked_fixture(tc, two_pools, sh_stop);
 	tcase_add_test(tc, test_layout);
 	tcase_add_test(tc, test_bad_layouts);
 	tcase_add_test(tc, test_asked_for);
