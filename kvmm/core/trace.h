@@ -220,6 +220,9 @@ struct core_oom_row {
  * @outcome: CORE_OOM_*
  * @cause:   CORE_CAUSE_*, if @outcome is a preemption
  * @victim:  row of the victim's domain; CORE_NONE: none
+ * @pool:    of the pools of the domain that asked, one that lacks memory; the numbers of
+ *           extents are of it
+ * @first_pool: the first of the @nr_pools device pools of that domain
  * @nr_free: extents in no span, and not out of use
  * @row:     @nr_rows of the @nr_domains domains, that of the sequence first
  */
@@ -243,6 +246,8 @@ struct core_oom_view {
 	u64	extent_size;
 	u32	nr_rows;
 	u32	pool;
+	u32	first_pool;
+	u32	nr_pools;
 	struct core_oom_row row[CORE_OOM_ROWS];
 };
 

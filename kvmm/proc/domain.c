@@ -72,13 +72,13 @@ const struct core_domain_view *proc_domain_by_id(const struct proc *proc,
 }
 
 /* proc_pools_name() - fill in @name, which has room for PROC_POOLS_NAME */
-void proc_pools_name(const struct core_domain_view *d, char *name)
+void proc_pools_name(u32 first, u32 nr, char *name)
 {
-	int n = snprintf(name, PROC_POOLS_NAME, PROC_POOL_NAME, d->pool);
+	int n = snprintf(name, PROC_POOLS_NAME, PROC_POOL_NAME, first);
 
-	if (d->shards > 1)
+	if (nr > 1)
 		snprintf(name + n, (size_t)(PROC_POOLS_NAME - n), "-" PROC_POOL_NAME,
-			 d->pool + d->shards - 1);
+			 first + nr - 1);
 }
 
 /* proc_show_limit() - print "max", or bytes >> @shift, @width columns wide */
@@ -154,7 +154,7 @@ int show_domains(const struct proc_ctx *ctx)
 		proc_show_limit(m, d->max_bytes, 10, 11);
 		show_domain_limits(m, d);
 		show_domain_work(m, d);
-		proc_pools_name(d, pool);
+		proc_pools_name(d->pool, d->shards, pool);
 		seq_printf(m, "%5s ", pool);
 		proc_domain_name(proc, d, m);
 		seq_putc(m, '\n');
@@ -169,7 +169,7 @@ int show_domain_status(const struct proc_ctx *ctx)
 	struct seq_file *m = ctx->m;
 	char pool[PROC_POOLS_NAME];
 
-	proc_pools_name(d, pool);
+	proc_pools_name(d->pool, d->shards, pool);
 	seq_puts(m, "Name:\t");
 	proc_domain_name(ctx->proc, d, m);
 	seq_printf(m, "\nId:\t%u\n", d->id);

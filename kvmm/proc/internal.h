@@ -344,8 +344,8 @@ const struct core_domain_view *proc_domain_by_name(const struct proc *proc,
 						   size_t len);
 const struct core_domain_view *proc_domain_by_id(const struct proc *proc,
 						 u32 id);
-/* The device pools of a domain: gpu0, or gpu0-gpu1 if it has several. */
-void proc_pools_name(const struct core_domain_view *d, char *name);
+/* @nr device pools from @first on: gpu0, or gpu0-gpu1 if they are several. */
+void proc_pools_name(u32 first, u32 nr, char *name);
 const struct core_client_view *proc_client_by_name(const struct proc *proc,
 						   const char *name,
 						   size_t len);

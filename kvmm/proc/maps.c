@@ -60,11 +60,10 @@ static void show_head(struct seq_file *m, u64 start, u64 end,
 static void run_name(const struct core_domain_view *d, const struct core_run *r,
 		     char *name, size_t len)
 {
-	static const struct core_domain_view none = { .shards = 1 };
 	char place[PROC_POOLS_NAME] = "trimmed";
 
 	if (r->block != CORE_NONE)
-		proc_pools_name(d ? d : &none, place);
+		proc_pools_name(d ? d->pool : 0, d ? d->shards : 1, place);
 	if (d && d->nr_groups > 1)
 		snprintf(name, len, "[%s:group%u]", place, r->group);
 	else

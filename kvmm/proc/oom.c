@@ -4,7 +4,7 @@
  *
  * The file is like the report of the kernel's OOM killer, with the core's words.
  * It shows the sequence that asked and the blocks that it asked for; its domain,
- * its tenant and the pool; one line per domain with its first candidate and the
+ * its tenant and a device pool of its domain; one line per domain with its first candidate and the
  * reason why that was not preempted; and the outcome.  All numbers are of the
  * instant before any sequence lost memory (kvmm/core/reclaim/oom.c).  Names are of
  * that instant too: other domains may have them since.
@@ -63,6 +63,7 @@ static void show_who(struct seq_file *m, const struct core_oom_view *o)
 static void show_charged(struct seq_file *m, const struct core_oom_view *o)
 {
 	const struct core_oom_row *r = &o->row[0];
+	char pools[PROC_POOLS_NAME];
 	u64 tenant = 0;
 	u32 i, nr = 0;
 
@@ -83,7 +84,12 @@ static void show_charged(struct seq_file *m, const struct core_oom_view *o)
 	}
 	seq_printf(m, "tenant %u: usage %llukB of %u domains\n", r->tenant,
 		   (unsigned long long)tenant, nr);
-	seq_printf(m, "pool " PROC_POOL_NAME ": total %llukB online %llukB free extents %llukB\n", o->pool,
+	seq_printf(m, "pool " PROC_POOL_NAME, o->pool);
+	if (o->nr_pools > 1) {
+		proc_pools_name(o->first_pool, o->nr_pools, pools);
+		seq_printf(m, " of %s", pools);
+	}
+	seq_printf(m, ": total %llukB online %llukB free extents %llukB\n",
 		   (unsigned long long)(o->nr_extents * o->extent_size >> 10),
 		   (unsigned long long)(o->nr_online * o->extent_size >> 10),
 		   (unsigned long long)(o->nr_free * o->extent_size >> 10));

@@ -149,7 +149,6 @@ static const struct {
 	{ "resize 1", 0, "error 22 resize: want" },
 	{ "resize 1 gpu1", 0, "error 2 resize: no such pool" },
 	{ "resize 1 gpu0", 0, "error 22 pool/gpu0: give at least" },
-	{ "resize 1 gpu1", 0, "error 2 resize: no such pool: gpu1" },
 	{ "resize 1 gpu00", 0, "error 2 resize: no such pool: give gpu0" },
 	{ "tune x swappiness", 0, "error 22 tune: want" },
 	{ "tune 1", 0, "error 22 tune: want" },
@@ -298,6 +297,12 @@ START_TEST(test_aimed)
 	ck_assert_int_eq(kv_view_ask(view, "cat domain/it/memory.max", 20000,
 				     &status, &text), 0);
 	ck_assert_str_eq(seq_text(&text), "gpu0 max\n");
+	/* A limit of a pool that the domain is not in. */
+	ck_assert_int_eq(kv_view_ask(view, "set domain/it/memory.max gpu1 1M", 20000,
+				     &status, &text), 0);
+	ck_assert_int_eq(status, EINVAL);
+	ck_assert_ptr_nonnull(strstr(seq_text(&text),
+				     "domain/it/memory.max: the domain is not in gpu1: "));
 	/* Such names do not forge a line of the log either. */
 	ck_assert(ipcd_logged(&d, "x\\012kvmm:\\040error:\\040y: memory.max is set"));
 	ck_assert(!ipcd_logged(&d, "kvmm: error: y"));

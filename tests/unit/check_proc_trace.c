@@ -204,6 +204,32 @@ START_TEST(test_last_oom)
 }
 END_TEST
 
+/* The report is of one pool, and names all pools of a domain with two shards. */
+START_TEST(test_last_oom_of_shards)
+{
+	struct kvmm_begin_arg arg = { .start = 400, .max_tokens = 1 };
+	struct kvmm_attach_req req;
+	struct kvmm_begin_res res;
+	u32 client;
+
+	teardown();
+	fx_setup_pools(8, 4, 0, 0);
+	ring = calloc(1, core_trace_bytes(RING));
+	core_trace_attach(fx.core, fx.now, ring, RING);
+	fx_attach_req(&req, "wide");
+	req.nr_shards = 2;
+	ck_assert_int_eq(fx_attach_as(&fx, US, &req, &client), 0);
+	arg.seq = fx_prefill(&fx, client, 400, 1);
+	ck_assert_int_eq(core_domain_set(fx.core, fx.now, 0, CORE_LIMIT_MAX,
+					 25 * 4608), 0);
+	ck_assert_int_eq(fx_request(&fx, client, KVMM_OP_STEP_BEGIN,
+				    ++fx.client[client].step, &arg, sizeof(arg),
+				    &res), 0);
+	ck_assert_ptr_nonnull(strstr(fx_cat("last_oom"),
+		"\npool gpu1 of gpu0-gpu1: total 256kB online 256kB "));
+}
+END_TEST
+
 /* Priority, number, microseconds, flag; text that cannot forge a line. */
 START_TEST(test_kmsg)
 {
@@ -305,6 +331,7 @@ static Suite *trace_suite(void)
 	tcase_add_test(tc, test_switches);
 	tcase_add_test(tc, test_operator_only);
 	tcase_add_test(tc, test_last_oom);
+	tcase_add_test(tc, test_last_oom_of_shards);
 	tcase_add_test(tc, test_kmsg);
 	tcase_add_test(tc, test_blockmap);
 	suite_add_tcase(s, tc);

@@ -113,6 +113,8 @@ static void oom_describe(struct core *c, struct core_oom_view *o,
 	o->victim = CORE_NONE;
 	o->extent_size = core_cfg(c)->extent_size;
 	o->pool = fullest_pool(c, seq_domain(c, want), seq_domain(c, taken ? taken : want));
+	o->first_pool = seq_domain(c, want)->zone;
+	o->nr_pools = seq_domain(c, want)->shards;
 	o->nr_extents = c->head->zones[o->pool].nr_extents;
 	o->nr_online = c->head->zones[o->pool].nr_online;
 	o->nr_free = o->nr_extents;

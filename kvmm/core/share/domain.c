@@ -388,7 +388,7 @@ void domain_drop(struct core *c, u32 dom)
 	core_order();		/* the record may be used again at once */
 }
 
-static const char device_failed[] = "the device of this pool has failed, and no memory can be made on it: have kvmm upgraded (kvctl upgrade) or started again, or ask for another pool";
+static const char device_failed[] = "the device of a pool of this domain has failed, and no memory can be made on it: have kvmm upgraded (kvctl upgrade) or started again, or ask for another pool";
 
 /*
  * Bytes of the device pool that sequences do not hold and memory.min does not promise;

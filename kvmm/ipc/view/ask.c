@@ -49,21 +49,25 @@ static bool other_pool(struct views *vs, const char *path, const char *value,
 
 /*
  * Cut `PATH VALUE`, or `PATH gpu0 VALUE` as limits of domains are shown.
- * Return: the value, NULL: there is none, or of another pool.
+ * Return: the value; NULL: it is refused for the reason in @text.
  */
-static const char *set_value(struct views *vs, char *req, struct seq_file *out)
+static const char *set_value(struct views *vs, char *req, struct seq_file *out, char *text)
 {
 	char *value = strchr(req, ' ');
 	size_t len;
 	u32 pool;
 
+	snprintf(text, ADMIN_TEXT, "set: want PATH VALUE");
 	if (!value)
 		return NULL;
 	*value++ = '\0';
 	len = strcspn(value, " ");
 	if (strstr(req, "domain/") && value[len] && kv_pool_parse(value, len, &pool)) {
-		if (other_pool(vs, req, value, out))
+		if (other_pool(vs, req, value, out)) {
+			snprintf(text, ADMIN_TEXT, "%.64s: the domain is not in %.*s: the file shows its pools",
+				 req, (int)len, value);
 			return NULL;
+		}
 		value += len + 1;
 	}
 	return strchr(value, ' ') ? NULL : value;
@@ -73,10 +77,9 @@ static const char *set_value(struct views *vs, char *req, struct seq_file *out)
 static int view_set(struct views *vs, char *req, struct seq_file *out)
 {
 	char admin[KV_ADMIN_REQ], text[ADMIN_TEXT];
-	const char *value = set_value(vs, req, out);
+	const char *value = set_value(vs, req, out, text);
 	int err = -EINVAL;
 
-	snprintf(text, sizeof(text), "set: want PATH VALUE");
 	if (value) {
 		err = kv_admin_set_request(req, value, admin, sizeof(admin));
 		snprintf(text, sizeof(text), "%.64s: %s", req, err == -EINVAL ?
