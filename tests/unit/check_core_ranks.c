@@ -57,7 +57,7 @@ START_TEST(test_attach)
 	ck_assert_int_eq(attach_as(1, 1, lead + 1), -EEXIST);
 	ck_assert_int_eq(attach_as(1, 3, lead + 1), -EINVAL);
 	ck_assert_int_eq(attach_as(1, 0, lead + 1), -EINVAL);
-	/* A rank leads nobody, and a leader is one of the same tenant. */
+	/* A rank is no leader, and the leader is a client of the same tenant. */
 	ck_assert_int_eq(attach_as(1, 2, rank + 1), -ESRCH);
 	ck_assert_int_eq(attach_as(2, 2, lead + 1), -ESRCH);
 	ck_assert_int_eq(attach_as(1, 2, SH_CLIENTS), -ESRCH);

@@ -80,7 +80,7 @@ static inline u32 run_extent(const struct core *c, u32 first, u32 nr, u32 n)
 	return first - z->first + n % nr + z[n / nr].first;
 }
 
-/* Has the run the extent @e?  In time that does not depend on its size. */
+/* Is the extent @e in the run?  The time does not depend on the size of the run. */
 static inline bool run_has(const struct core *c, u32 first, u32 nr, u32 shards, u32 e)
 {
 	const struct kv_zone *a = extent_zone(c, first), *b = extent_zone(c, e);
@@ -149,7 +149,10 @@ static inline bool device_is_down(const struct core *c, const struct kv_domain *
 	return domain_device(c, d);
 }
 
-/* Not for a while after a failure.  Only a tick ends it, and tries all waiting sequences. */
+/*
+ * Can extents of the device pool be made?  After a failure they cannot for a while.  Only
+ * a tick ends that, and tries all waiting sequences.
+ */
 static inline bool extents_can_be_made(const struct kv_zone *z)
 {
 	return !z->create_after;
@@ -352,13 +355,13 @@ static inline void core_count(struct core *c, enum core_event ev, u64 n)
 	c->head->events[ev] += n;
 }
 
-/* Maps the client memory for the sequences of another one?  See ranks.c. */
+/* Does the client map memory for the sequences of another one?  See ranks.c. */
 static inline bool client_is_rank(const struct core *c, u32 client)
 {
 	return c->clients[client].leader != client;
 }
 
-/* The client's shards of a domain: a bit for each device pool of it. */
+/* All shards of a domain with @nr device pools, a bit for each. */
 static inline u32 shards_all(u32 nr)
 {
 	return BIT(nr) - 1;

@@ -785,7 +785,7 @@ struct kv_taken {
  * @kid:        its children in each tree: before it [0] and after it [1]
  */
 struct kv_seq {
-	/* What each step reads or writes: four cache lines. */
+	/* Each step reads or writes these members: four cache lines. */
 	u32	generation;
 	u32	state;
 	u32	flags;

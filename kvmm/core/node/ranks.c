@@ -15,8 +15,8 @@
  * Ranks write the blocks of the leader's open steps.  When one client of a group dies,
  * the others are killed: a step of which a part is missing can only end without
  * progress.  The steps of a dead leader end when all processes of its group are quiet.
- * A client that is away is killed when it is back.  A rank that detaches leaves its
- * shard to another one.
+ * A client of the group that is away then is killed when it is back.  A rank that
+ * detaches leaves its shard to another one.
  *
  * Owns kv_client.leader, shards, member and broken.
  */
@@ -131,7 +131,7 @@ static void break_off(struct core *c, u32 client)
 /**
  * rank_died() - a client died: the other clients of its group cannot go on
  *
- * They can where it was a rank without segments: it has mapped and written nothing.
+ * They can go on if it was a rank without segments, which has mapped and written nothing.
  */
 void rank_died(struct core *c, u32 client)
 {
@@ -150,8 +150,8 @@ void rank_died(struct core *c, u32 client)
 /**
  * rank_bound() - a client has segments, and was sent its extents
  *
- * A new rank is there from now on.  Of a client that is back, the group may have ended
- * meanwhile.
+ * The shard of a new rank has a client from now on.  The group of a client that is back
+ * may have ended meanwhile.
  */
 void rank_bound(struct core *c, u32 client)
 {
@@ -208,7 +208,7 @@ int rank_may_ask(const struct core *c, u32 client, u32 op)
 
 /* ---- salvage ---- */
 
-/* Has none of the shards a client yet? */
+/* Are all of the shards without a client so far? */
 static bool shards_are_free(const struct core *c, u32 leader, u32 shards)
 {
 	u32 left;
