@@ -267,6 +267,31 @@ START_TEST(test_death)
 }
 END_TEST
 
+/*
+ * The rank sees the end of its leader and detaches before it is killed: the leader's
+ * record and the blocks of its step are free when the rank has gone.
+ */
+START_TEST(test_rank_detaches_behind)
+{
+	u64 seq = sh_ready(lead, SH_BT, SH_BT, 5);
+
+	sh_compute(lead, seq, 0, SH_BT, 5);
+	ck_assert_int_eq(sh_begin(lead, seq, SH_BT, 1), 0);
+	sh_die(lead);
+	if (!_i)
+		sh_quiet(lead);
+	ck_assert_uint_eq(sh_pool().quarantine, 2 * SH_BLOCK);
+	ck_assert_int_eq(sh_submit(rank, KVMM_OP_DETACH, 0, 0, 0), 0);
+	if (_i)
+		sh_quiet(lead);
+	ck_assert_uint_eq(rec(lead)->state, CLI_FREE);
+	ck_assert_uint_eq(sh_pool().quarantine, 0);
+	sh_quiet(rank);
+	ck_assert_uint_eq(rec(rank)->state, CLI_FREE);
+	sh_check();
+}
+END_TEST
+
 /* The leader detaches: its ranks lead nowhere, and leave when they want. */
 START_TEST(test_leader_detaches)
 {
@@ -408,6 +433,7 @@ int main(void)
 	tcase_add_test(tc, test_rank_detaches);
 	tcase_add_test(tc, test_rank_detaches_unmapped);
 	tcase_add_loop_test(tc, test_death, 0, 2);
+	tcase_add_loop_test(tc, test_rank_detaches_behind, 0, 2);
 	tcase_add_test(tc, test_leader_detaches);
 	tcase_add_test(tc, test_revoked_unmapped);
 	tcase_add_loop_test(tc, test_adopted, 0, 2);

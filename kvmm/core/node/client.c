@@ -256,10 +256,40 @@ static void client_quarantine(struct core *c, u32 client)
 	}
 }
 
+/* No process can write for the client any more: end its steps, free its record. */
+static void client_free(struct core *c, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+
+	step_drop_all(c, client);
+	KV_BUG_ON(cl->state == CLI_ALIVE || cl->nr_marked);
+	KV_BUG_ON(cl->promised || cl->nr_idpages);
+	KV_BUG_ON(cl->nr_seqs);
+	if (cl->state == CLI_DETACHED)
+		revoke_haunt(c, client);
+	extent_forget_client(c, client);
+	rank_forget(c, client);
+	core_crash(c, CORE_CRASH_client_quiet);
+	cl->state = CLI_FREE;
+	memset(&c->bind[client], 0, sizeof(c->bind[client]));
+	domain_detach(c, cl->domain);
+	salvage_release(c, cl->domain);
+	/* Extents that only it had mapped may go to other tenants now. */
+	core_kick(c);
+}
+
+/* A rank has gone: its leader is free if it is quiet, and this was the last one. */
+static void leader_free(struct core *c, u32 leader)
+{
+	if (leader != CORE_NONE && c->clients[leader].quiet && !ranks_may_write(c, leader))
+		client_free(c, leader);
+}
+
 /* DETACH was accepted: no step is open. */
 void client_detach(struct core *c, u32 client)
 {
 	struct kv_client *cl = &c->clients[client];
+	const u32 leader = cl->leader;
 
 	KV_BUG_ON(cl->state != CLI_ALIVE || cl->nr_steps);
 	client_close_seqs(c, client);
@@ -271,6 +301,8 @@ void client_detach(struct core *c, u32 client)
 	client_say(c, client, KVMM_CLIENT_DETACHED, 0);
 	core_tell(c, client_detach, .client = client, .domain = cl->domain,
 		  .tenant = cl->tenant);
+	if (leader != client)
+		leader_free(c, leader);
 }
 
 static void ghost_ended(struct core *c, u32 tenant)
@@ -329,34 +361,12 @@ void core_ghost_gone(struct core *c, u64 now, u32 tenant)
 	admit_all(c);
 }
 
-/* No process can write for the client any more: end its steps, free its record. */
-static void client_free(struct core *c, u32 client)
-{
-	struct kv_client *cl = &c->clients[client];
-
-	step_drop_all(c, client);
-	KV_BUG_ON(cl->state == CLI_ALIVE || cl->nr_marked);
-	KV_BUG_ON(cl->promised || cl->nr_idpages);
-	KV_BUG_ON(cl->nr_seqs);
-	if (cl->state == CLI_DETACHED)
-		revoke_haunt(c, client);
-	extent_forget_client(c, client);
-	rank_forget(c, client);
-	core_crash(c, CORE_CRASH_client_quiet);
-	cl->state = CLI_FREE;
-	memset(&c->bind[client], 0, sizeof(c->bind[client]));
-	domain_detach(c, cl->domain);
-	salvage_release(c, cl->domain);
-	/* Extents that only it had mapped may go to other tenants now. */
-	core_kick(c);
-}
-
 /**
  * core_client_quiet() - the client's process and device can do nothing more
  *
  * Also for a detached client that hung up and lives on.  Afterwards the segments of
  * its bind may be unmapped, and its record is free, or will be when its ranks are
- * quiet, too.
+ * quiet, too, or have detached.
  */
 void core_client_quiet(struct core *c, u64 now, u32 client)
 {
@@ -380,10 +390,8 @@ void core_client_quiet(struct core *c, u64 now, u32 client)
 		return;
 	}
 	client_free(c, client);
-	/* It may have been the last rank of a leader that is quiet. */
-	if (leader != client && leader != CORE_NONE && c->clients[leader].quiet &&
-	    !ranks_may_write(c, leader))
-		client_free(c, leader);
+	if (leader != client)
+		leader_free(c, leader);
 	admit_all(c);
 }
 
