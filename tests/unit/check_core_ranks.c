@@ -186,6 +186,61 @@ START_TEST(test_rank_dies_without_segments)
 }
 END_TEST
 
+/* Attach a rank for shard 2 of the leader that acknowledges nothing by itself. */
+static u32 attached_mute(void)
+{
+	struct kvmm_attach_req req = sh_attach_req("s");
+	int cl;
+
+	req.nr_shards = 2;
+	req.shard = 2;
+	req.leader = lead + 1;
+	cl = sh_attach_as(1, &req);
+	ck_assert_int_ge(cl, 0);
+	sh.cl[cl].mute = true;
+	return (u32)cl;
+}
+
+/*
+ * A step that needs no new block names those of its sequence: it waits until a client has
+ * mapped them for each shard.
+ */
+START_TEST(test_step_in_place)
+{
+	u64 seq = sh_ready(lead, SH_BT, SH_BT, 5);
+
+	sh_compute(lead, seq, 0, 1, 5);
+	ck_assert_int_eq(sh_submit(rank, KVMM_OP_DETACH, 0, 0, 0), 0);
+	ck_assert_int_eq(sh_begin(lead, seq, 1, 1), -EAGAIN);
+	rank = attached_mute();
+	ck_assert_uint_eq(rec(rank)->nr_unacked, 1);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 2);
+	ck_assert_int_eq(sh_begin(lead, seq, 1, 1), -EAGAIN);
+	ck_assert_int_eq(sh_ack(rank, EACH), 0);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 0);
+	ck_assert_int_eq(sh_begin(lead, seq, 1, 1), 0);
+}
+END_TEST
+
+/* A new rank dies: its group goes on if the rank had mapped nothing. */
+START_TEST(test_new_rank_dies)
+{
+	u64 seq = sh_ready(lead, 5 * SH_BT, 0, 5);
+
+	sh_compute(lead, seq, 0, 5 * SH_BT, 5);
+	ck_assert_int_eq(sh_submit(rank, KVMM_OP_DETACH, 0, 0, 0), 0);
+	rank = attached_mute();
+	ck_assert_uint_eq(rec(rank)->nr_unacked, 2);
+	if (_i)
+		ck_assert_int_eq(sh_ack(rank, EACH), 0);
+	sh_die(rank);
+	ck_assert_uint_eq(rec(lead)->killed, (u32)_i);
+	sh_quiet(rank);
+	ck_assert_uint_eq(rec(lead)->nr_unacked, 1);
+	sh_check();
+}
+END_TEST
+
 /* ---- the end ---- */
 
 /* A rank that detaches leaves its shard to another one; running sequences wait. */
@@ -430,6 +485,8 @@ int main(void)
 	tcase_add_test(tc, test_rank_is_missing);
 	tcase_add_test(tc, test_rank_without_segments);
 	tcase_add_test(tc, test_rank_dies_without_segments);
+	tcase_add_test(tc, test_step_in_place);
+	tcase_add_loop_test(tc, test_new_rank_dies, 0, 2);
 	tcase_add_test(tc, test_rank_detaches);
 	tcase_add_test(tc, test_rank_detaches_unmapped);
 	tcase_add_loop_test(tc, test_death, 0, 2);

@@ -909,8 +909,8 @@ enum {
  * @broken:      a client that it works with has died: it is killed, or will be when it
  *               is back
  * @quiet:       its process has ended, and its record waits for those of its ranks
- * @joining:     a rank that was not told of its extents yet: its shard counts as one that
- *               no client maps
+ * @joining:     a new rank that has not mapped all extents that it was sent first: its
+ *               shard counts as one that no client maps
  */
 struct kv_client {
 	u32	state;

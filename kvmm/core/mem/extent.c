@@ -67,6 +67,40 @@ void extent_unacked(struct core *c, u32 client, s32 nr)
 	l->nr_unacked += (u32)nr;
 }
 
+/**
+ * rank_mapped() - has a new rank nothing left to map?  Then its shard has a client
+ */
+void rank_mapped(struct core *c, u32 client)
+{
+	struct kv_client *cl = &c->clients[client];
+
+	/* Without segments it was not sent all. */
+	if (!cl->joining || cl->nr_unacked || cl->state != CLI_ALIVE ||
+	    !c->bind[client].extents)
+		return;
+	cl->joining = 0;
+	if (cl->leader == CORE_NONE)
+		return;
+	extent_unacked(c, cl->leader, -1);
+	domain_kick(&c->domains[cl->domain]);
+}
+
+/**
+ * ranks_have_mapped() - can each shard's client use the blocks of the leader's tables?
+ *
+ * A new rank has not mapped those of sequences that began before it, until it is there.
+ */
+bool ranks_have_mapped(const struct core *c, u32 leader)
+{
+	const struct kv_client *cl = &c->clients[leader];
+	u32 i;
+
+	for (i = 0; i < c->domains[cl->domain].shards && cl->nr_unacked; i++)
+		if (cl->member[i] == CORE_NONE || c->clients[cl->member[i]].joining)
+			return false;
+	return true;
+}
+
 static void extent_send(struct core *c, u32 client, u32 e)
 {
 	struct kv_extent *x = &c->extents[e];
@@ -175,6 +209,7 @@ int extent_ack(struct core *c, u32 client, const struct kvmm_ack_arg *a)
 
 	x->mapped |= BIT_ULL(client);
 	extent_unacked(c, client, -1);
+	rank_mapped(c, client);
 	store_release(&c->bind[client].extents[a->extent].state,
 		      (u32)KVMM_EXTENT_MAPPED);
 	domain_kick(&c->domains[c->clients[client].domain]);

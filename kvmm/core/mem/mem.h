@@ -42,6 +42,8 @@ void extent_set_state(struct core *c, u32 e, u32 state);
 bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
 int extent_run_take(struct core *c, u32 dom);
 void extent_unacked(struct core *c, u32 client, s32 nr);
+void rank_mapped(struct core *c, u32 client);
+bool ranks_have_mapped(const struct core *c, u32 leader);
 bool client_maps(const struct core *c, u32 client, u32 e);
 void extent_run_hint(struct core *c, u32 dom, u32 first);
 int extent_run_make(struct core *c, u32 dom, u32 first);

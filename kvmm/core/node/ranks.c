@@ -9,8 +9,8 @@
  * entries are the same in each shard, so the leader passes on those that it is granted.
  *
  * A shard has one client of the group at most.  The leader is granted a block when each
- * part of it is mapped by the client of its shard.  So while a shard has no client, the
- * leader's sequences wait.
+ * part of it is mapped by the client of its shard.  So while a shard has no client, or a
+ * new one that has not mapped all yet, the leader's sequences and steps wait.
  *
  * Ranks write the blocks of the leader's open steps.  When one client of a group dies,
  * the others are killed: a step of which a part is missing can only end without
@@ -64,7 +64,7 @@ int rank_check(const struct core *c, u64 tenant_key, const struct kvmm_attach_re
 
 /*
  * Client @by maps the shards for its leader from now on, or no longer.  They are missing
- * until a rank was sent its extents: else the leader would be granted blocks meanwhile.
+ * until a rank has mapped its extents: else the leader would be granted blocks meanwhile.
  */
 static void member_set(struct core *c, u32 by, bool set)
 {
@@ -128,17 +128,28 @@ static void break_off(struct core *c, u32 client)
 	(void)client_kill(c, client, -EPIPE);
 }
 
+static bool has_mapped(const struct core *c, u32 client)
+{
+	u32 e;
+
+	for (e = 0; e < core_sizes(c)->nr_extents; e++)
+		if (c->extents[e].mapped & BIT_ULL(client))
+			return true;
+	return false;
+}
+
 /**
  * rank_died() - a client died: the other clients of its group cannot go on
  *
- * They can go on if it was a rank without segments, which has mapped and written nothing.
+ * They can go on if it was a new rank, which has mapped and written nothing.
  */
 void rank_died(struct core *c, u32 client)
 {
 	const u32 leader = c->clients[client].leader;
 	u32 i;
 
-	if (leader == CORE_NONE || c->clients[client].joining)
+	if (leader == CORE_NONE ||
+	    (c->clients[client].joining && !has_mapped(c, client)))
 		return;
 	if (leader != client)
 		break_off(c, leader);
@@ -150,19 +161,12 @@ void rank_died(struct core *c, u32 client)
 /**
  * rank_bound() - a client has segments, and was sent its extents
  *
- * The shard of a new rank has a client from now on.  The group of a client that is back
- * may have ended meanwhile.
+ * The group of a client that is back may have ended meanwhile.
  */
 void rank_bound(struct core *c, u32 client)
 {
-	struct kv_client *cl = &c->clients[client];
-
-	if (cl->joining && cl->leader != CORE_NONE) {
-		extent_unacked(c, cl->leader, -1);
-		domain_kick(&c->domains[cl->domain]);
-	}
-	cl->joining = 0;
-	if (cl->broken)
+	rank_mapped(c, client);
+	if (c->clients[client].broken)
 		(void)client_kill(c, client, -EPIPE);
 }
 

@@ -175,6 +175,7 @@ void extent_ask_back(struct core *c, u32 e)
 		/* A client that has not mapped the extent need not map it any more. */
 		if (!(x->mapped & BIT_ULL(client))) {
 			extent_unacked(c, client, -1);
+			rank_mapped(c, client);
 			domain_kick(&c->domains[c->clients[client].domain]);
 		}
 		if (!st)

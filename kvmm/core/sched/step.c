@@ -179,6 +179,8 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 	u32 need = g->nr_new + g->nr_copies;
 	u32 nr = need - g->nr_promised;
 
+	if (!ranks_have_mapped(c, s->client))
+		return -EAGAIN;
 	if (g->nr_new && seq_live(c, s) + g->nr_new - g->nr_shifted > domain_capacity(c, d)) {
 		/* Blocks behind the windows come back when its open steps end. */
 		if (d->nr_groups > 1 && s->nr_steps)
