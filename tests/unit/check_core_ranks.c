@@ -462,6 +462,29 @@ START_TEST(test_lying_arena)
 }
 END_TEST
 
+/* A leader is no new rank, and waits for ranks only when it is dead; a rank never does. */
+START_TEST(test_lying_flags)
+{
+	struct core_report r;
+
+	switch (_i / 2) {
+	case 0:
+		rec(lead)->quiet = 1;
+		break;
+	case 1:
+		rec(lead)->joining = 1;
+		rec(lead)->nr_unacked++;
+		break;
+	case 2:
+		sh_die(rank);
+		rec(rank)->quiet = 1;
+		break;
+	}
+	c->head->event = _i & 1;
+	ck_assert_int_eq(adopt(&r), -EUCLEAN);
+}
+END_TEST
+
 START_TEST(test_lying_member)
 {
 	struct core_report r;
@@ -495,6 +518,7 @@ int main(void)
 	tcase_add_test(tc, test_revoked_unmapped);
 	tcase_add_loop_test(tc, test_adopted, 0, 2);
 	tcase_add_loop_test(tc, test_lying_arena, 0, 12);
+	tcase_add_loop_test(tc, test_lying_flags, 0, 6);
 	tcase_add_loop_test(tc, test_lying_member, 0, 2);
 	suite_add_tcase(s, tc);
 	return sh_run(s);

@@ -230,11 +230,11 @@ bool rank_is_sane(const struct core *c, u32 client)
 	u32 all = shards_all(c->domains[cl->domain].shards);
 
 	if (!cl->shards || (cl->shards & ~all) || cl->broken > 1 || cl->quiet > 1 ||
-	    cl->joining > 1)
+	    cl->joining > 1 || (cl->quiet && cl->state != CLI_DEAD))
 		return false;
 	if (!client_is_rank(c, client))
-		return true;
-	return is_power_of_2(cl->shards) && (cl->leader == CORE_NONE ||
+		return !cl->joining;
+	return is_power_of_2(cl->shards) && !cl->quiet && (cl->leader == CORE_NONE ||
 	       (cl->leader < core_cfg(c)->max_clients &&
 		c->clients[cl->leader].state != CLI_FREE &&
 		c->clients[cl->leader].leader == cl->leader &&
