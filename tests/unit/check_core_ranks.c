@@ -485,6 +485,29 @@ START_TEST(test_lying_flags)
 }
 END_TEST
 
+/* Facts of a client that ended: their use would end kvmm later. */
+START_TEST(test_lying_end)
+{
+	u64 seq = sh_ready(lead, SH_BT, 0, 5);
+	struct core_report r;
+
+	sh_compute(lead, seq, 0, SH_BT, 5);
+	switch (_i) {
+	case 0:
+		sh_die(rank);
+		c->extents[EACH].mapped = 0;
+		break;
+	case 1:
+		rec(lead)->state = CLI_DEAD;
+		break;
+	case 2:
+		rec(rank)->state = CLI_DETACHED;
+		break;
+	}
+	ck_assert_int_eq(adopt(&r), -EUCLEAN);
+}
+END_TEST
+
 START_TEST(test_lying_member)
 {
 	struct core_report r;
@@ -519,6 +542,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_adopted, 0, 2);
 	tcase_add_loop_test(tc, test_lying_arena, 0, 12);
 	tcase_add_loop_test(tc, test_lying_flags, 0, 6);
+	tcase_add_loop_test(tc, test_lying_end, 0, 3);
 	tcase_add_loop_test(tc, test_lying_member, 0, 2);
 	suite_add_tcase(s, tc);
 	return sh_run(s);

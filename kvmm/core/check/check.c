@@ -664,6 +664,22 @@ static u32 unacked_own(const struct core *c, u32 client)
 	return nr;
 }
 
+/* A client that ended has no sequences but those of its open steps. */
+static void walk_ended(struct walk *w, u32 client)
+{
+	const struct core *c = w->c;
+	const struct kv_client *cl = &c->clients[client];
+	const struct kv_seq *s = &c->seqs[client * core_cfg(c)->max_seqs];
+	u32 i, nr = 0;
+
+	for (i = 0; i < cl->max_seqs; i++)
+		nr += s[i].state != KVMM_SEQ_CLOSED && !(s[i].flags & SEQF_CLOSING);
+	expect(w, "client", "sequences that go on of ended client", client, nr, 0);
+	if (cl->state == CLI_DETACHED)
+		expect(w, "client", "processes that detached of tenant", cl->tenant,
+		       c->tenants[cl->tenant].ghosts != 0, 1);
+}
+
 /* The clients that map shards for a leader, and the extents not mapped yet. */
 static void walk_client(struct walk *w, u32 client)
 {
@@ -671,7 +687,10 @@ static void walk_client(struct walk *w, u32 client)
 	const struct kv_client *cl = &c->clients[client];
 	u32 nr = unacked_own(c, client), i, by;
 
-	if (cl->state != CLI_ALIVE)
+	if (cl->state == CLI_DETACHED || cl->state == CLI_DEAD)
+		walk_ended(w, client);
+	/* Of a client that is quiet no extents are known. */
+	if (cl->state == CLI_FREE || cl->quiet)
 		return;
 	for (i = 0; i < core_cfg(c)->max_clients && cl->leader == client; i++)
 		if (i != client && c->clients[i].state != CLI_FREE &&
