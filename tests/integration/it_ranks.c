@@ -155,6 +155,18 @@ static void await_use(void)
 	}
 }
 
+static void await_logged(const char *what)
+{
+	const u64 end = now_ms() + WAIT_MS * time_scale();
+	char path[RIG_PATH + 32];
+
+	snprintf(path, sizeof(path), "%s/job-0.err", shard_rig.dir);
+	while (!strstr(slurp(path), what)) {
+		ck_assert_msg(now_ms() < end, "not logged: %s\n%s", what, slurp(path));
+		nap_ms(2);
+	}
+}
+
 /* Pages out and in, preemption: both processes find their words in their parts. */
 START_TEST(test_together)
 {
@@ -180,6 +192,7 @@ START_TEST(test_killed)
 	kill(_i ? g.rank : g.leader, SIGKILL);
 	ck_assert(WIFSIGNALED(ended(_i ? g.rank : g.leader, "first")));
 	ck_assert(WIFSIGNALED(ended(_i ? g.leader : g.rank, _i ? "leader" : "rank")));
+	await_logged("is killed: another process of its group has died");
 	group_start(&next, 1);
 	group_ends(&next);
 	rig_walk(&shard_rig);

@@ -134,6 +134,8 @@ static void client_log_notes(const struct client *c, u32 notes)
 			why = "it kept a step open past the deadline";
 		else if ((notes & NOTE_KILLED) && READ_ONCE(c->mm.reason) == -EBUSY)
 			why = "it kept memory that was asked back past the deadline (--revoke-deadline-ms)";
+		else if ((notes & NOTE_KILLED) && READ_ONCE(c->mm.reason) == -EPIPE)
+			why = "another process of its group has died";
 		else if (notes & NOTE_KILLED)
 			why = "it hung up and did not end";
 	}
