@@ -46,7 +46,7 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0x2b353b5e89836976ull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0xccf5522522c1e126ull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -501,6 +501,7 @@ KVMM_ASSERT_SIZE(kvmm_cqe, 32);
 #define KVMM_OPEN_NO_MATCH	(1u << 0)	/* do not look in the index */
 #define KVMM_OPEN_NO_INDEX	(1u << 1)	/* do not enter the index */
 #define KVMM_OPEN_WHOLE_BLOCKS	(1u << 2)	/* no hit ends inside a block */
+#define KVMM_OPEN_WHOLE_PROMPT	(1u << 3)	/* a hit may have the last token, too */
 
 /**
  * struct kvmm_open_arg - SEQ_OPEN

@@ -76,7 +76,7 @@ static void bad_open(struct sim *w, struct sim_client *cl, struct bad *b)
 		a->prompt_len = 0;
 		break;
 	case 1:
-		a->flags = KVMM_OPEN_WHOLE_BLOCKS << 1;
+		a->flags = KVMM_OPEN_WHOLE_PROMPT << 1;
 		break;
 	case 2:
 		a->lease = lease_wrong(w, cl);

@@ -328,7 +328,7 @@ static void lookup_match(struct sim *w, struct sim_client *cl, struct sim_seq *q
 			 bool moved)
 {
 	const struct kvmm_seq_status *st = &cl->status[q->slot];
-	u32 whole = (look.nr - 1) / look.unit * look.unit;
+	u32 whole = (look.nr - !(q->flags & KVMM_OPEN_WHOLE_PROMPT)) / look.unit * look.unit;
 	const bool many = groups_of(w, cl) > 1;
 	u64 dropped = nr_dropped(w);
 

@@ -257,12 +257,18 @@ static void seq_hit(struct sim *w, const struct sim_client *cl,
 		cover_note("hits of whole blocks alone");
 }
 
+/* The most tokens that a match of the sequence finds. */
+static u32 seq_most_found(const struct sim_seq *q)
+{
+	return q->ids_total - !(q->flags & KVMM_OPEN_WHOLE_PROMPT);
+}
+
 static void seq_arrived(struct sim *w, struct sim_client *cl,
 			struct sim_seq *q, const struct kvmm_seq_status *st)
 {
 	LAW(w, q->ids_done, "client %u: sequence %llx is READY and was never matched",
 	    cl->id, (unsigned long long)q->handle);
-	LAW(w, st->valid_len < q->ids_total &&
+	LAW(w, st->valid_len <= seq_most_found(q) &&
 	    (st->cached_len == st->valid_len || st->seq_epoch != q->arrived),
 	    "client %u: sequence %llx of %u ids is READY with %u valid, %u cached",
 	    cl->id, (unsigned long long)q->handle, q->ids_total,
@@ -271,6 +277,8 @@ static void seq_arrived(struct sim *w, struct sim_client *cl,
 	    "client %u: sequence %llx was matched against its will",
 	    cl->id, (unsigned long long)q->handle);
 	seq_hit(w, cl, q, st);
+	if (st->valid_len == q->ids_total)
+		cover_note("hits of all of a prompt");
 	q->resident = true;
 	q->valid = st->valid_len;
 	q->dev_len = q->valid;
@@ -505,6 +513,8 @@ static void open_draw(struct sim *w, const struct sim_client *cl,
 		a->flags |= KVMM_OPEN_NO_INDEX;
 	if (p->whole && rng_chance(r, p->whole))
 		a->flags |= KVMM_OPEN_WHOLE_BLOCKS;
+	if (rng_chance(r, p->flags))
+		a->flags |= KVMM_OPEN_WHOLE_PROMPT;
 }
 
 /* A sequence that was opened with a lease: its tokens begin with the leased ones. */

@@ -225,6 +225,34 @@ START_TEST(test_whole_blocks)
 }
 END_TEST
 
+/* Nothing of the prompt is computed if all of it is found, and nothing is reserved for it. */
+START_TEST(test_whole_prompt)
+{
+	const u32 both = KVMM_OPEN_WHOLE_PROMPT | KVMM_OPEN_WHOLE_BLOCKS;
+	struct kvmm_open_arg a = { .prompt_len = 2 * sizes[_i], .flags = both };
+	u32 lens[] = { 1, 17, 0, 0, 0, 0 }, i;
+	u64 seq;
+
+	start(sizes[_i]);
+	lens[2] = bt - 1;
+	lens[3] = bt;
+	lens[4] = bt + 1;
+	lens[5] = 2 * bt;
+	cache(2 * bt, 2 * bt, 2 * bt);
+	for (i = 0; i < ARRAY_SIZE(lens); i++) {
+		ck_assert_uint_eq(found(lens[i], lens[i], KVMM_OPEN_WHOLE_PROMPT), lens[i]);
+		ck_assert_uint_eq(found(lens[i], lens[i], both), lens[i] / bt * bt);
+		ck_assert_uint_eq(found(lens[i], lens[i], 0), lens[i] - 1);
+	}
+	ck_assert_int_eq(sh_open_as(cl, &a, &seq), 0);
+	ck_assert_int_eq(sh_match(cl, seq, 2 * bt, 0), 0);
+	ck_assert_uint_eq(sh_state(cl, seq), KVMM_SEQ_READY);
+	ck_assert_uint_eq(c->domains[0].dev.reserved, 0);
+	ck_assert_int_eq(sh_close(cl, seq), 0);
+	sh_stop();
+}
+END_TEST
+
 static void advise(u64 seq, u32 advice)
 {
 	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
@@ -329,6 +357,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_hits, 0, nr);
 	tcase_add_loop_test(tc, test_pieces, 0, nr);
 	tcase_add_loop_test(tc, test_whole_blocks, 0, nr);
+	tcase_add_loop_test(tc, test_whole_prompt, 0, nr);
 	tcase_add_loop_test(tc, test_own_content_stays, 0, nr);
 	tcase_add_test(tc, test_slices);
 	tcase_add_loop_test(tc, test_salvaged, 0, nr);

@@ -134,7 +134,7 @@ static const struct {
 	int		error;
 } bad_open[] = {
 	{ "no prompt", { .max_tokens = 4 }, -EINVAL },
-	{ "flags", { .prompt_len = 4, .flags = KVMM_OPEN_WHOLE_BLOCKS << 1 }, -EINVAL },
+	{ "flags", { .prompt_len = 4, .flags = KVMM_OPEN_WHOLE_PROMPT << 1 }, -EINVAL },
 	{ "no such lease", { .prompt_len = 4, .lease = KVMM_SEQ(0, 1) }, -ENOENT },
 	{ "one token too many", { .prompt_len = 500, .max_tokens = 13 },
 	  -E2BIG },

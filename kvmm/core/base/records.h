@@ -28,7 +28,7 @@ static_assert(CORE_MAX_ZONES == KVMM_MAX_SHARDS, "a shard in each device pool");
 #define CORE_MORE_GROUPS	(KVMM_MAX_GROUPS - 1u)	/* groups after group 0 */
 #define CORE_ID_PAGE		126	/* token ids in a page of ids */
 #define CORE_OPEN_FLAGS		(KVMM_OPEN_NO_MATCH | KVMM_OPEN_NO_INDEX | \
-				 KVMM_OPEN_WHOLE_BLOCKS)
+				 KVMM_OPEN_WHOLE_BLOCKS | KVMM_OPEN_WHOLE_PROMPT)
 
 /* ---- blocks ---- */
 

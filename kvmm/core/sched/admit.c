@@ -127,7 +127,7 @@ static void admit_now(struct core *c, struct kv_seq *s, const struct hits *h)
 	run_add(c, s);
 	admit_reserve(c, s, h);
 	s->valid_len = h->len + h->part;
-	KV_BUG_ON(s->valid_len >= s->nr_ids);
+	KV_BUG_ON(s->valid_len > s->nr_ids);
 	s->cover = s->valid_len;
 	s->cached_len = s->valid_len;
 	s->known_len = 0;

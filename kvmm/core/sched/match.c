@@ -309,12 +309,18 @@ static void hits_note(struct kv_seq *s, const struct hits *h, const u64 *hash)
 	memcpy(s->found_hash, hash, sizeof(s->found_hash));
 }
 
+/* The most tokens that a hit has: the last one is computed, unless the client needs none. */
+static u32 hits_most(const struct kv_seq *s)
+{
+	return s->nr_ids - !(s->open_flags & KVMM_OPEN_WHOLE_PROMPT);
+}
+
 /* prefix_find() for a domain with one group */
 static bool prefix_find_one(struct core *c, struct kv_seq *s, struct hits *h)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	struct id_cursor cur = { .page = s->id_head };
-	u32 *ids = c->prompt, left = s->nr_ids - 1, bt = d->hit_tokens, ref, node;
+	u32 *ids = c->prompt, left = hits_most(s), bt = d->hit_tokens, ref, node;
 	u32 most = host_slots_max(c, s->domain) / 4 * 3;
 	u64 hash[2], next[2];
 
@@ -348,6 +354,8 @@ static bool prefix_find_one(struct core *c, struct kv_seq *s, struct hits *h)
 		}
 	}
 	hits_note(s, h, hash);
+	if (!left)
+		return true;
 	ids_next(c, &cur, ids, left);
 	hits_find_part(c, s, h, node, hash, ids, left);
 	return true;
@@ -436,7 +444,7 @@ static void prefix_find_groups(struct core *c, struct kv_seq *s, struct hits *h)
 {
 	const struct kv_domain *d = seq_domain(c, s);
 	struct id_cursor cur = { .page = s->id_head };
-	u32 most = (s->nr_ids - 1) / d->hit_tokens * d->hit_tokens;
+	u32 most = hits_most(s) / d->hit_tokens * d->hit_tokens;
 	u32 at, to, g, nr = 0, best = 0;
 	u64 hash[2];
 
