@@ -692,7 +692,8 @@ KVMM_ASSERT_SIZE(kvmm_lease_res, 40);
  * @seq_epoch:  epoch that the client knows; -ESTALE when it has changed
  * @start:      first position that the step may write: from the ended length
  *              to the end of the positions that the sequence's open steps cover
- * @max_tokens: positions that it may write, at least 1
+ * @max_tokens: positions that it may write; 0: the step reads the sequence and writes nothing,
+ *              and @start is not 0
  */
 struct kvmm_begin_arg {
 	__u64	seq;

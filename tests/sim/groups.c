@@ -130,6 +130,10 @@ void groups_grant_state(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 	bool shifts = a->start % group_tokens(w, cl, g) && !q->shift[g] &&
 		     res->copy_to == to + group_width(w, cl, g);
 
+	if (!a->max_tokens) {
+		to = KVMM_NO_INDEX;
+		shifts = false;
+	}
 	LAW(w, res->copy_from == from && (res->copy_to == to || shifts) && !res->copy_tokens,
 	    "client %u: sequence %llx: group %u: a step at %u reads the record at %u and writes that at %u, not %u and %u",
 	    cl->id, (unsigned long long)q->handle, g, a->start, res->copy_from,

@@ -63,6 +63,7 @@ static bool begin_draw(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		       struct kvmm_begin_arg *a)
 {
 	const struct kvmm_seq_status *st;
+	bool reads;
 	u32 start;
 
 	if (!q->used || q->closing)
@@ -73,11 +74,15 @@ static bool begin_draw(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 	if (w->draining && (q->nr_steps || q->valid >= q->target))
 		return false;
 	start = draw_start(w, cl, q);
-	if (start >= q->prompt_len + q->max_tokens)
+	reads = start && w->plan.flags && rng_chance(&w->rng, 50);
+	if (start >= q->prompt_len + q->max_tokens && !reads)
 		return false;
 	*a = (struct kvmm_begin_arg){ .seq = q->handle, .seq_epoch = q->epoch,
 				      .start = start };
-	a->max_tokens = draw_tokens(w, cl, q, start);
+	if (reads)
+		cover_note("steps that only read a sequence");
+	else
+		a->max_tokens = draw_tokens(w, cl, q, start);
 	return true;
 }
 
@@ -99,6 +104,7 @@ static int begin_spoil(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 		return -ESTALE;
 	case 3:
 		a->max_tokens = 0;
+		a->start = 0;
 		return -EINVAL;
 	case 4:
 		a->resv = 1;

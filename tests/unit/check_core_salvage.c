@@ -478,8 +478,8 @@ START_TEST(test_damaged_clients)
 	refused("facts of seq", s->state, KVMM_NR_SEQ_STATES);
 	refused("facts of seq", s->nr_retains, SEQ_RETAINS + 1);
 	accepted(s->nr_retains, SEQ_RETAINS);
-	refused("facts of seq", s->open_flags, 8);
-	accepted(s->open_flags, 7);
+	refused("facts of seq", s->open_flags, 16);
+	accepted(s->open_flags, 15);
 	refused("facts of seq", s->max_tokens,
 		core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES * SH_BT - 39);
 	accepted(s->max_tokens, core_cfg(c)->nr_tables * KVMM_TABLE_ENTRIES * SH_BT - 40);

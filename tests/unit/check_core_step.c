@@ -271,6 +271,33 @@ START_TEST(test_end_without_progress)
 }
 END_TEST
 
+/* A step that only reads takes no block, and copies no shared tail. */
+START_TEST(test_step_that_reads)
+{
+	u64 seq = sh_ready(cl, 20, 64, 0), kid;
+	struct kvmm_begin_arg a[2];
+	struct kvmm_begin_res res[2];
+	struct core_pool_view before, after;
+
+	sh_compute(cl, seq, 0, 20, 0);
+	ck_assert_int_eq(sh_fork(cl, seq, 1, &kid), 0);
+	before = sh_pool();
+	a[0] = sh_entry(cl, seq, 20, 0);
+	a[1] = sh_entry(cl, kid, 20, 0);
+	ck_assert_int_eq(sh_begin_all(cl, a, 2, res), 0);
+	ck_assert_int_eq(res[0].status | res[1].status, 0);
+	ck_assert_uint_eq(res[0].copy_tokens, 0);
+	after = sh_pool();
+	ck_assert_mem_eq(&before, &after, sizeof(before));
+	/* Entries of an open step stay, so the tail is not copied for a later one. */
+	ck_assert_int_eq(sh_begin(cl, seq, 20, 1), -EAGAIN);
+	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step - 1), 0);
+	ck_assert_int_eq(sh_end_empty(cl, sh.cl[cl].step), 0);
+	ck_assert_int_eq(sh_begin(cl, seq, 20, 1), 0);
+	ck_assert_uint_eq(sh_count(CORE_EV_pgcow), 1);
+}
+END_TEST
+
 START_TEST(test_close_in_open_step)
 {
 	u64 seq = sh_ready(cl, 20, 64, 0);
@@ -298,7 +325,7 @@ static const struct {
 	{ "epoch", { .seq_epoch = 1 }, -ESTALE },
 	{ "start before what is valid", { .start = (u32)-1 }, -EINVAL },
 	{ "start behind what is covered", { .start = 1 }, -EINVAL },
-	{ "no tokens", { .max_tokens = (u32)-8 }, -EINVAL },
+	{ "nothing to read", { .start = (u32)-20, .max_tokens = (u32)-8 }, -EINVAL },
 	{ "more than was opened for", { .max_tokens = 65 }, -EINVAL },
 	{ "reserved field", { .resv = 1 }, -EINVAL },
 };
@@ -451,6 +478,7 @@ int main(void)
 	tcase_add_test(tc, test_wrong_speculation);
 	tcase_add_test(tc, test_overlapping_ranges);
 	tcase_add_test(tc, test_end_without_progress);
+	tcase_add_test(tc, test_step_that_reads);
 	tcase_add_test(tc, test_close_in_open_step);
 	tcase_add_loop_test(tc, test_begin_refuses, 0,
 			    ARRAY_SIZE(bad_begin));

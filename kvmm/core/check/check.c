@@ -146,6 +146,8 @@ static void walk_step_tab(struct walk *w, const struct kv_step_entry *e,
 	const struct core *c = w->c;
 	u32 idx, blk;
 
+	if (e->start == e->end)
+		return;
 	for (idx = tab_at(c, t, max(e->start, tab_seq(c, t)->valid_len));
 	     tab_pos(c, t, idx) < e->end; idx++) {
 		if (idx >= t->nr_blocks) {

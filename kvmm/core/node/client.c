@@ -224,6 +224,8 @@ static void tab_quarantine(struct core *c, const struct kv_tab *t, u32 start, u3
 {
 	u32 idx;
 
+	if (start == end)	/* the step only reads */
+		return;
 	for (idx = tab_at(c, t, start);
 	     idx < t->nr_blocks && tab_pos(c, t, idx) < end; idx++) {
 		u32 blk = table_get(c, t, idx);

@@ -123,7 +123,7 @@ static int begin_check(const struct core *c, const struct kv_seq *s, u64 step,
 		return -ESTALE;
 	if (s->state != KVMM_SEQ_READY)
 		return -EAGAIN;
-	if (a->resv || !a->max_tokens || s->last_step == step)
+	if (a->resv || (!a->max_tokens && !a->start) || s->last_step == step)
 		return -EINVAL;
 	if (a->start < s->valid_len || a->start > s->cover ||
 	    (a->start < s->cover && seq_domain(c, s)->has_records) ||
@@ -180,6 +180,9 @@ static int grant_make_room(struct core *c, struct kv_seq *s,
 	u32 nr = need - g->nr_promised;
 
 	if (!ranks_have_mapped(c, s->client))
+		return -EAGAIN;
+	/* An open step reads the tail, and its entries of the table stay. */
+	if (g->nr_copies && s->nr_steps)
 		return -EAGAIN;
 	if (g->nr_new && seq_live(c, s) + g->nr_new - g->nr_shifted > domain_capacity(c, d)) {
 		/* Blocks behind the windows come back when its open steps end. */
@@ -341,6 +344,18 @@ static void grant_take_tab(struct core *c, struct kv_tab *t, u32 start,
 	t->dirty = CORE_NONE;
 }
 
+/* A step that only reads needs no block; no copy is made, and no record begins. */
+static void grant_read(const struct core *c, struct kv_tab *t, u32 start,
+		       struct kvmm_begin_res *res)
+{
+	if (tab_is_state(c, t)) {
+		res->copy_from = tab_at(c, t, start - 1);
+		res->copy_to = KVMM_NO_INDEX;
+	}
+	res->table_lo = t->dirty;
+	t->dirty = CORE_NONE;
+}
+
 /* There is room for everything: take it. */
 static void grant_take(struct core *c, struct kv_seq *s,
 		       const struct kvmm_begin_arg *a, const struct grant *g,
@@ -356,7 +371,10 @@ static void grant_take(struct core *c, struct kv_seq *s,
 	e->end = a->start + a->max_tokens;
 	for_each_tab(c, s, t) {
 		e->src[t->group] = CORE_NONE;
-		grant_take_tab(c, t, a->start, g, e, &res[t->group]);
+		if (a->max_tokens)
+			grant_take_tab(c, t, a->start, g, e, &res[t->group]);
+		else
+			grant_read(c, t, a->start, &res[t->group]);
 	}
 	s->cover = max(s->cover, e->end);
 	s->again = 0;
@@ -403,7 +421,10 @@ static int begin_entry(struct core *c, u32 client, u64 step, u32 slot,
 	g.nr_copies = 0;
 	g.nr_shifted = 0;
 	g.nr_promised = 0;
-	if (!err) {
+	g.pays_copy = false;
+	if (!err && !a->max_tokens) {
+		err = ranks_have_mapped(c, client) ? 0 : -EAGAIN;
+	} else if (!err) {
 		grant_work_out(c, s, a, &g);
 		err = grant_make_room(c, s, &g);
 	}
