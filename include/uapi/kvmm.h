@@ -46,7 +46,7 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0xccf5522522c1e126ull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0x8aff83eb70462cd6ull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -263,6 +263,7 @@ KVMM_ASSERT_OFFSET(kvmm_attach_req, pool, 552);
  *                 pools alone
  * @nr_pools:      device pools of the daemon
  * @nr_shards:     device pools of the domain
+ * @pool_extents:  extents of the smallest of these pools: the room of the domain
  * @shard_off:     bytes from the part of a block in the first of these pools to its part in
  *                 each of them, in the address range; table entries name the first part
  * @text:          one line with the reason, when @status is not 0
@@ -317,7 +318,7 @@ struct kvmm_attach_rep {
 	__u32	pool;
 	__u32	nr_pools;
 	__u32	nr_shards;
-	__u32	resv0;
+	__u32	pool_extents;
 	__u64	shard_off[KVMM_MAX_SHARDS];
 	char	text[256];
 };

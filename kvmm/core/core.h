@@ -228,6 +228,7 @@ struct core_attach_info {
 	u32	nr_tables;
 	u32	max_steps;
 	u32	nr_extents;
+	u32	pool_extents;	/* of the smallest device pool of the domain */
 	u32	span_extents;
 	u32	span_blocks;
 	u64	span_tail;

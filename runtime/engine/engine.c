@@ -622,7 +622,7 @@ void engine_get_load(const struct engine *e, struct engine_load *load)
 	load->drained = kvmm_draining(e->k);
 	load->client = kvmm_info(e->k)->client;
 	load->extents = kvmm_mapped(e->k);
-	load->all_extents = kvmm_info(e->k)->nr_extents;
+	load->all_extents = kvmm_info(e->k)->pool_extents;
 	for (i = 0; i < e->nr_live; i++) {
 		const struct seq *s = e->live[i];
 

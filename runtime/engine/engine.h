@@ -332,7 +332,7 @@ struct engine_stats {
  *           admitted, or preempted
  * @running: sequences that may be in the next step
  * @extents: extents of the pool that this engine has, cached blocks included
- * @all_extents: extents of the pool
+ * @all_extents: extents of the device pool that its domain is in
  * @client:  number of this client of the daemon
  * @drained: the daemon refuses new sequences: an operator has drained it
  */

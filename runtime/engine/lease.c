@@ -112,7 +112,7 @@ static void count_making(struct engine *e, const struct engine_lease *l, int sig
 static u64 pin_most(const struct engine *e)
 {
 	const struct kvmm_attach_rep *info = kvmm_info(e->k);
-	const u64 blocks = info->span_extents ? (u64)info->nr_extents /
+	const u64 blocks = info->span_extents ? (u64)info->pool_extents /
 			   info->span_extents * info->span_blocks : 0;
 
 	return min(blocks, e->max_blocks) / PIN_SHARE * e->kv.block_tokens[0];

@@ -91,6 +91,8 @@ static int check_pool(const struct kvmm_attach_rep *r, char *text)
 	if (!r->nr_extents || r->nr_extents > POOL_MAX / r->extent_size ||
 	    r->pool_bytes != r->nr_extents * r->extent_size)
 		return area_bad(text, "pool_bytes", "is not the sum of the extents");
+	if (!r->pool_extents || r->pool_extents > r->nr_extents)
+		return area_bad(text, "pool_extents", "is not a part of the extents");
 	if (!is_power_of_2(r->unit) || r->pool_bytes / r->unit > KVMM_NO_INDEX)
 		return area_bad(text, "unit", "cannot express the pool");
 	if (!r->block_bytes || r->block_bytes % r->unit ||

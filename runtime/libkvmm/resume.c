@@ -148,6 +148,7 @@ static bool same_shape(const struct kvmm_attach_rep *a,
 	return SAME(daemon_epoch) && SAME(client) && SAME(domain) &&
 	       SAME(pool_bytes) && SAME(extent_size) && SAME(nr_extents) &&
 	       SAME(unit) && SAME(block_bytes) && SAME(nr_shards) &&
+	       SAME(pool) && SAME(pool_extents) &&
 	       SAME(sq_entries) && SAME(arg_bytes) && SAME(cq_entries) &&
 	       SAME(result_bytes) && SAME(max_seqs) && SAME(nr_tables) &&
 	       SAME(max_steps) && SAME(max_batch) && SAME(c_bytes) &&

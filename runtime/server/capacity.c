@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * capacity.c - does the daemon's pool hold the sequences of a model?
+ * capacity.c - does the device pool of a model's domain hold its sequences?
  *
  * In a layer group with a window a sequence has the blocks of the window and of a step.
  *
- * The whole pool counts, since a model gets the memory of others if it needs it and
- * no guarantee protects it.  Blocks are cut from spans of extents, so some bytes of a
- * pool hold no block.
+ * The domain has its memory in one device pool, so other pools do not count.  All of
+ * that pool counts, since a model gets the memory of others if it needs it and no
+ * guarantee protects it.  Blocks are cut from spans of extents, so some bytes of a pool
+ * hold no block.
  *
  * An operator may have limited the domain to less than --memory-max.  The answer to
  * the attachment does not tell that, so the daemon's view is asked.  If the user of
@@ -26,6 +27,7 @@
 
 #define VIEW_MS		500u	/* longest silence of the daemon's view */
 #define VIEW_MAX	65536u	/* bytes of a file of the view */
+#define POOL_TEXT	64u	/* name and size of a device pool */
 #define DOMAIN_MAX	300u	/* a name as in paths, with its NUL */
 
 /**
@@ -122,7 +124,7 @@ static u64 tokens_of(const struct capacity *c, u64 blocks, u32 max_len)
 static int capacity_of(struct capacity *c, const struct kvmm_attach_rep *rep,
 		       const struct model_info *info, const struct engine_opts *o)
 {
-	const u64 pool = (u64)rep->nr_extents / rep->span_extents *
+	const u64 pool = (u64)rep->pool_extents / rep->span_extents *
 			 rep->span_blocks;
 	u64 most = o->limits.max ? o->limits.max / rep->block_bytes : pool, set;
 	int ret;
@@ -148,6 +150,29 @@ static int capacity_of(struct capacity *c, const struct kvmm_attach_rep *rep,
 	return 0;
 }
 
+/* The device pool of the domain; its name where there are several: "pool gpu1 of 64M". */
+static const char *pool_text(const struct kvmm_attach_rep *rep, char *buf)
+{
+	char size[32];
+
+	kv_format_size(rep->pool_extents * rep->extent_size, size, sizeof(size));
+	if (rep->nr_pools > 1)
+		snprintf(buf, POOL_TEXT, "pool gpu%u of %s", rep->pool, size);
+	else
+		snprintf(buf, POOL_TEXT, "pool of %s", size);
+	return buf;
+}
+
+/* The option that makes this pool larger, up to the size: "the daemon --pool-size ". */
+static void pool_option(const struct kvmm_attach_rep *rep, char *buf, size_t len)
+{
+	if (rep->nr_pools > 1)
+		snprintf(buf, len, "another --pool, or, for gpu%u, the daemon --pool %s:",
+			 rep->pool, rep->memory == KVMM_MEMORY_HOST ? "host" : "cuda");
+	else
+		snprintf(buf, len, "the daemon --pool-size ");
+}
+
 /* Say that the longest sequence does not fit, and what would. */
 static void say_short(const struct capacity *c, const struct kvmm_attach_rep *rep,
 		      u32 max_len, const char *name, char *why, size_t len)
@@ -155,22 +180,22 @@ static void say_short(const struct capacity *c, const struct kvmm_attach_rep *re
 	const u64 spans = DIV_ROUND_UP(c->needed, (u64)rep->span_blocks);
 	const u64 least = c->limited ? c->needed * rep->block_bytes :
 			  spans * rep->span_extents * rep->extent_size;
-	char pool[32], need[32], part[DOMAIN_MAX + 32], more[DOMAIN_MAX + 40];
+	char pool[POOL_TEXT], need[32], part[DOMAIN_MAX + 32], more[DOMAIN_MAX + 40];
 
-	kv_format_size(rep->pool_bytes, pool, sizeof(pool));
-	snprintf(part, sizeof(part), "the daemon's pool of %s", pool);
-	snprintf(more, sizeof(more), "the daemon --pool-size");
+	snprintf(part, sizeof(part), "the daemon's %s", pool_text(rep, pool));
+	pool_option(rep, more, sizeof(more));
 	if (c->limited) {
 		snprintf(part, sizeof(part), "--memory-max");
-		snprintf(more, sizeof(more), "--memory-max");
+		snprintf(more, sizeof(more), "--memory-max ");
 	}
 	if (*c->domain) {
 		snprintf(part, sizeof(part), "memory.max of domain %s", c->domain);
-		snprintf(more, sizeof(more), "kvctl set domain/%s/memory.max",
+		snprintf(more, sizeof(more), "kvctl set domain/%s/memory.max ",
 			 c->domain);
 	}
-	snprintf(why, len, "%s: %s holds %llu tokens, less than one sequence of %u: give --max-model-len %llu, or %s %s",
-		 name, part, c->tokens, max_len, c->tokens, more,
+	snprintf(why, len, "%s: %s holds %llu tokens, less than one sequence of %u: give --max-model-len %llu, %s%s%s",
+		 name, part, c->tokens, max_len, c->tokens,
+		 c->limited || rep->nr_pools == 1 ? "or " : "", more,
 		 kv_format_size(least, need, sizeof(need)));
 }
 
@@ -178,15 +203,15 @@ static void say_short(const struct capacity *c, const struct kvmm_attach_rep *re
 static void format_part(const struct capacity *c, const struct kvmm_attach_rep *rep,
 			char *buf, size_t len)
 {
-	char pool[32];
+	char pool[POOL_TEXT];
 
-	kv_format_size(rep->pool_bytes, pool, sizeof(pool));
+	pool_text(rep, pool);
 	if (*c->domain)
-		snprintf(buf, len, "memory.max of domain %s, of the pool of %s",
-			 c->domain, pool);
+		snprintf(buf, len, "memory.max of domain %s, of the %s", c->domain,
+			 pool);
 	else
-		snprintf(buf, len, "%s %s", c->limited ?
-			 "--memory-max of the pool of" : "the pool of", pool);
+		snprintf(buf, len, "%sthe %s", c->limited ? "--memory-max of " : "",
+			 pool);
 }
 
 /* The blocks of each group, in words. */

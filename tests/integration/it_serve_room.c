@@ -38,6 +38,23 @@ static void said(const struct served *s, const char *words)
 /* A pool of 16 blocks holds 256 tokens, and a request of all of them. */
 START_TEST(test_pool)
 {
+/* Wait until a line of the log says that the server has nearly all of its pool. */
+static void await_full(const struct served *s)
+{
+	const u64 end = now_ms() + 30000 * time_scale();
+	bool full = false;
+
+	while (!full) {
+		char *err = slurp(s->job.err), *at = strstr(err, ", pool ");
+
+		for (; at && !full; at = strstr(at + 1, ", pool "))
+			full = strtod(at + strlen(", pool "), NULL) > 90;
+		ck_assert_msg(full || now_ms() < end, "no full pool:\n%s", err);
+		free(err);
+		nap_ms(50);
+	}
+}
+
 	struct served s;
 
 	rig_start(&rig, "--pool-size", "1M", "--extent-size", "64K",
@@ -63,6 +80,29 @@ END_TEST
 /* The limit of the model's own domain counts as a pool does. */
 START_TEST(test_limit)
 {
+/* Of several device pools that of the domain counts, and the words name it. */
+START_TEST(test_pools)
+{
+	struct served s;
+
+	rig_start(&rig, "--pool", "host:2M", "--pool", "host:4M", "--extent-size", "64K",
+		  NULL);
+	refused_with("--pool", "gpu0", 78,
+		     "demo-model: the daemon's pool gpu0 of 2M holds 512 tokens, less than one sequence of 1024: ",
+		     "give --max-model-len 512, another --pool, or, for gpu0, the daemon --pool host:4M\n");
+	serve_start(&s, &rig, "--pool", "gpu1", NULL);
+	serve_await(&s, 200, 30);
+	said(&s, "demo-model: the pool gpu1 of 4M, shared with all other models, holds 1024 tokens: 1 request of 1024 tokens, the full length, at once\n");
+	/* 1005 tokens in blocks of 16: nearly the whole pool, and not two thirds of both. */
+	ck_assert_int_eq(web_ask(s.port, "/v1/completions",
+				 "{\"prompt\":\"In\",\"max_tokens\":1000,\"ignore_eos\":true}",
+				 NULL), 200);
+	await_full(&s);
+	serve_stop(&s);
+	rig_stop(&rig);
+}
+END_TEST
+
 	struct served s;
 
 	rig_start(&rig, "--pool-size", "16M", "--extent-size", "64K", NULL);
@@ -129,3 +169,4 @@ int main(void)
 	srunner_free(sr);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
+	tcase_add_test(tc, test_pools);

@@ -60,6 +60,7 @@ START_TEST(test_asked_for)
 	ck_assert_int_ge(attach_to("a", 0, 1), 0);
 	ck_assert_int_ge(attach_to("a", 2, 1), 0);
 	ck_assert_int_eq(attach_to("a", 1, 1), -EEXIST);
+	ck_assert(sh.cl[b].info.pool_extents == EACH && c->head->nr_zones == 2);
 	ck_assert_int_eq(attach_to("c", 3, 1), -ENXIO);
 }
 END_TEST

@@ -238,12 +238,13 @@ START_TEST(test_state_group)
 }
 END_TEST
 
-/* The words of kvrt serve about a pool: 27 blocks, in spans of 3. */
+/* The words of kvrt serve about one of two pools: 27 blocks, in spans of 3. */
 START_TEST(test_capacity)
 {
 	struct kvmm_attach_rep rep = {
-		.nr_extents = 18, .span_extents = 2, .span_blocks = 3,
-		.block_bytes = 256, .extent_size = 4096, .pool_bytes = 73728,
+		.nr_extents = 36, .pool_extents = 18, .span_extents = 2,
+		.span_blocks = 3, .block_bytes = 256, .extent_size = 4096,
+		.pool_bytes = 147456, .nr_pools = 2, .pool = 1, .nr_shards = 1,
 	};
 	struct engine_opts o = { .block_tokens = FK_BT, .chunk = 8,
 				 .socket = "/nowhere/kvmm" };

@@ -334,7 +334,8 @@ int kvmm_attach(const struct kvmm_params *p, struct kvmm **out, char *text)
 		.block_bytes = FK_BLOCK_BYTES, .max_seqs = FK_SEQS,
 		.max_batch = FK_BATCH, .max_steps = fk.max_steps,
 		.arg_bytes = 256, .step_deadline_ms = 10000,
-		.nr_extents = fk.nr_blocks, .span_extents = 1, .span_blocks = 1,
+		.nr_extents = fk.nr_blocks, .pool_extents = fk.nr_blocks,
+		.span_extents = 1, .span_blocks = 1,
 		.nr_shards = 1,
 	};
 	*out = (struct kvmm *)&fk;

@@ -53,6 +53,7 @@ void fake_init(struct fake *f)
 		.pool_bytes = FAKE_EXTENTS * FAKE_EXT_SIZE,
 		.extent_size = FAKE_EXT_SIZE,
 		.nr_extents = FAKE_EXTENTS,
+		.pool_extents = FAKE_EXTENTS,
 		.unit = 64,
 		.stride[0] = 1024, .nr_shards = 1,
 		.block_bytes = 4096,

@@ -32,7 +32,7 @@
 	f(s, nr_tables) f(s, max_steps) f(s, max_batch)			\
 	f(s, step_deadline_ms) f(s, committed) f(s, ring_index)		\
 	f(s, resumed) f(s, memory) f(s, device) f(s, pool)	\
-	f(s, nr_pools) f(s, nr_shards) f(s, resv0) f(s, shard_off) f(s, text)
+	f(s, nr_pools) f(s, nr_shards) f(s, pool_extents) f(s, shard_off) f(s, text)
 #define F_MAP_ENTRY(f, s)	f(s, extent) f(s, generation)
 #define F_MAP_MSG(f, s)	f(s, magic) f(s, nr) f(s, resv) f(s, entry)
 #define F_CLIENT_CTL(f, s)	f(s, sq_tail) f(s, resv0)		\

@@ -103,6 +103,17 @@ static inline u32 zone_end(const struct kv_zone *z)
 	return z->first + z->nr_online;
 }
 
+/* Extents of each of the domain's device pools, also those not in use: of the smallest. */
+static inline u32 domain_extents(const struct core *c, const struct kv_domain *d)
+{
+	const struct kv_zone *z;
+	u32 nr = CORE_NONE;
+
+	for_each_zone(c, d, z)
+		nr = min(nr, z->nr_extents);
+	return nr;
+}
+
 /* Extents in use of each of the domain's device pools: those of the smallest. */
 static inline u32 domain_online(const struct core *c, const struct kv_domain *d)
 {

@@ -82,6 +82,7 @@ void client_describe(const struct core *c, u32 client,
 		.span_extents	= d->dev.span_extents,
 		.span_blocks	= d->dev.span_blocks,
 		.span_tail	= d->dev.span_tail,
+		.pool_extents	= domain_extents(c, d),
 		.block_bytes	= d->dev.block_bytes,
 	};
 	memcpy(info->stride, d->stride, sizeof(info->stride));

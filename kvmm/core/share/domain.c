@@ -127,8 +127,7 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 			const struct kvmm_attach_req *req,
 			struct core_attach_info *info)
 {
-	u32 g, most = CORE_NONE;
-	const struct kv_zone *z;
+	u32 g;
 
 	shape_groups(c, d, req);
 	if (d->hit_tokens > KVMM_MAX_BLOCK_TOKENS) {
@@ -146,9 +145,7 @@ static int shape_layout(const struct core *c, struct kv_domain *d,
 			return -EINVAL;
 		}
 	}
-	for_each_zone(c, d, z)
-		most = min(most, z->nr_extents);
-	if (shape_span(c, &d->dev, CORE_POOL_DEV, most)) {
+	if (shape_span(c, &d->dev, CORE_POOL_DEV, domain_extents(c, d))) {
 		info->text = "a block does not fit into the largest span (8 extents): use fewer tokens a block, or start kvmm with a larger --extent-size";
 		return -EINVAL;
 	}

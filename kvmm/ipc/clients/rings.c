@@ -129,6 +129,7 @@ static void reply_fill(const struct setup *s, const struct core_attach_info *in,
 	rep->pool_bytes = s->cfg.pool_bytes;
 	rep->extent_size = s->cfg.extent_size;
 	rep->nr_extents = in->nr_extents;
+	rep->pool_extents = in->pool_extents;
 	rep->unit = in->unit;
 	memcpy(rep->stride, in->stride, sizeof(rep->stride));
 	rep->block_bytes = in->block_bytes;
