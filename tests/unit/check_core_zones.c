@@ -96,6 +96,26 @@ END_TEST
 /* memory.min of a domain is no room for another one. */
 START_TEST(test_promised_memory_is_no_room)
 {
+/* Domains that are idle leave all room: they are spread over the pools. */
+START_TEST(test_idle_domains_are_spread)
+{
+	struct kvmm_attach_req req = sh_attach_req("b");
+	u32 b;
+
+	ck_assert_uint_eq(dom_of(in_pools("a", 0, 1))->zone, 0);
+	b = in_pools("b", 0, 1);
+	ck_assert_uint_eq(dom_of(b)->zone, 1);
+	/* The domain that a model replaces does not count. */
+	sh_die(b);
+	sh_quiet(b);
+	req.identity[0] ^= 1;
+	ck_assert_int_ge(sh_attach_as(1, &req), 0);
+	ck_assert_uint_eq(c->domains[1].zone, 1);
+	ck_assert_uint_eq(dom_of(in_pools("c", 0, 1))->zone, 0);
+	ck_assert_uint_eq(dom_of(in_pools("d", 0, 1))->zone, 1);
+}
+END_TEST
+
 	struct kvmm_attach_req req = sh_attach_req("a");
 
 	req.limits[0].min = 2 * SH_EXTENT;
@@ -348,6 +368,7 @@ int main(void)
 	tcase_add_test(tc, test_promised_memory_is_no_room);
 	tcase_add_test(tc, test_capacity);
 	tcase_add_test(tc, test_cache_of_another_pool_stays);
+	tcase_add_test(tc, test_idle_domains_are_spread);
 	tcase_add_test(tc, test_no_victim_in_another_pool);
 	tcase_add_test(tc, test_promises_by_pool);
 	tcase_add_test(tc, test_extents_of_the_own_pool);

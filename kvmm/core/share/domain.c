@@ -417,21 +417,52 @@ static u64 zones_room(const struct core *c, u32 zone, u32 nr)
 	return room;
 }
 
+/* Domains but @except that are in one of @nr neighbouring device pools. */
+static u32 zones_domains(const struct core *c, u32 zone, u32 nr, u32 except)
+{
+	const struct kv_domain in = { .zone = zone, .shards = nr };
+	u32 count = 0, i;
+
+	for_each_domain(c, i)
+		count += i != except && domains_meet(&c->domains[i], &in);
+	return count;
+}
+
 /*
  * The first device pool of a new domain: that which was asked for, else the one from
- * which its shards have the most room.  The first of equal ones, so that pools fill in
- * their order.
+ * which its shards have the most room.  Of equal ones that with the fewest domains: idle
+ * domains leave all room, and must not all be in one pool when they begin to work.  Of
+ * these the first.  @old: the domain whose record the new one takes; it does not count.
  */
-static u32 zone_choose(const struct core *c, const struct kvmm_attach_req *req)
+static u32 zone_choose(const struct core *c, const struct kvmm_attach_req *req, u32 old)
 {
+	const u32 nr = req->nr_shards;
+	u64 room, most = zones_room(c, 0, nr);
 	u32 best = 0, i;
 
 	if (req->pool)
 		return req->pool - 1;
-	for (i = 1; i + req->nr_shards <= c->head->nr_zones; i++)
-		if (zones_room(c, i, req->nr_shards) > zones_room(c, best, req->nr_shards))
-			best = i;
+	for (i = 1; i + nr <= c->head->nr_zones; i++) {
+		room = zones_room(c, i, nr);
+		if (room < most || (room == most && zones_domains(c, i, nr, old) >=
+						    zones_domains(c, best, nr, old)))
+			continue;
+		best = i;
+		most = room;
+	}
 	return best;
+}
+
+/* Is the domain of the model that the request names, with its layout? */
+static bool domain_same(const struct core *c, const struct kv_domain *d,
+			const struct kvmm_attach_req *req)
+{
+	struct kv_domain asked = { 0 };
+
+	shape_groups(c, &asked, req);
+	return !memcmp(d->identity, req->identity, sizeof(d->identity)) &&
+	       d->nr_groups == asked.nr_groups &&
+	       !memcmp(d->group, asked.group, sizeof(d->group));
 }
 
 static const char max_too_small[] = "memory.max is smaller than one block";
@@ -493,7 +524,7 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 			 struct core_attach_info *info)
 {
 	u32 tenant = core_find_tenant(c, who->key);
-	u32 zone = zone_choose(c, req);
+	u32 zone = zone_choose(c, req, old);
 	struct kv_domain made;
 	int err;
 
@@ -604,17 +635,6 @@ static u32 domain_find(const struct core *c, u32 tenant, const char *name)
 		    !strncmp(c->domains[i].name, name, KVMM_NAME_LEN))
 			return i;
 	return CORE_NONE;
-}
-
-static bool domain_same(const struct core *c, const struct kv_domain *d,
-			const struct kvmm_attach_req *req)
-{
-	struct kv_domain asked = { 0 };
-
-	shape_groups(c, &asked, req);
-	return !memcmp(d->identity, req->identity, sizeof(d->identity)) &&
-	       d->nr_groups == asked.nr_groups &&
-	       !memcmp(d->group, asked.group, sizeof(d->group));
 }
 
 /* Can a client with this request use the domain as it is? */
