@@ -235,7 +235,11 @@ struct core_attach_info {
 	u64	stride[KVMM_MAX_GROUPS];
 	u64	shard_off[CORE_MAX_ZONES];	/* as in struct core_copy */
 	u64	block_bytes;
-	u32	dropped_blocks;	/* blocks of another model that were cached under this name */
+	u32	dropped_blocks;	/* blocks that were cached under this name and are dropped */
+	bool	moved;		/* of this model; it was in other device pools */
+	bool	elsewhere;	/* refused: the domain is in use in the pool @old_pool */
+	u32	old_pool;	/* first device pool that the domain was or is in */
+	u32	old_shards;	/* number of them */
 	bool	cut;		/* a limit was larger than the tenant's quota allows */
 	u32	small_token;	/* refused: KV bytes of a token, less than the least; or 0 */
 	const char *text;	/* reason of a refusal, or NULL */

@@ -116,6 +116,42 @@ START_TEST(test_auto)
 }
 END_TEST
 
+/* Run one, which must be refused with these words. */
+static void refused(const char *pool, const char *domain, const char *says)
+{
+	struct job j = generate(pool, domain, "1", "8");
+	char *err;
+
+	ck_assert_int_ne(job_wait(&j, 60 * time_scale()), 0);
+	err = slurp(j.err);
+	ck_assert_msg(strstr(err, says) != NULL, "does not say '%s':\n%s", says, err);
+	free(err);
+}
+
+/* Words about pools name them. */
+START_TEST(test_words)
+{
+	struct job a, b;
+	char *log;
+
+	rig_start(&rig, POOLS, NULL);
+	refused("gpu7", "mover", "kvmm has no device pool gpu7, it has gpu0 and gpu1: ");
+	a = generate("gpu0", "mover", "1", "64");
+	ck_assert_msg(!job_wait(&a, 60 * time_scale()), "%s", slurp(a.err));
+	b = generate("gpu1", "mover", "4", "300");
+	while (!rig_pool_value(&rig, "gpu1", "used_kb"))
+		nap_ms(5);
+	refused("gpu0", "mover",
+		"domain mover is in use in the device pool gpu1: ask for --pool gpu1 or auto, ");
+	ck_assert_msg(!job_wait(&b, 60 * time_scale()), "%s", slurp(b.err));
+	log = node_log();
+	ck_assert_msg(strstr(log, "domain mover: moved from gpu0 to gpu1, "), "%s", log);
+	ck_assert_msg(!strstr(log, "another model identity"), "%s", log);
+	free(log);
+	rig_stop(&rig);
+}
+END_TEST
+
 /* The next kvmm adopts the domains of both pools. */
 START_TEST(test_adopted)
 {
@@ -190,6 +226,7 @@ int main(void)
 	tcase_set_timeout(tc, 300);
 	tcase_add_test(tc, test_one_is_too_small);
 	tcase_add_test(tc, test_auto);
+	tcase_add_test(tc, test_words);
 	tcase_add_test(tc, test_adopted);
 	tcase_add_test(tc, test_device_fails);
 	suite_add_tcase(s, tc);

@@ -303,10 +303,10 @@ START_TEST(test_refused)
 		int		err;
 		const char	*text;
 	} bad[] = {
-		{ 0, 3, -ENXIO, "too few device pools for the shards" },
-		{ 1, 3, -ENXIO, "too few device pools for the shards" },
-		{ 2, 2, -ENXIO, "too few device pools for the shards" },
-		{ 3, 1, -ENXIO, "no device pool of this number" },
+		{ 0, 3, -ENXIO, "kvmm has gpu0 and gpu1, too few device pools for the 3 shards of this domain from gpu0 on" },
+		{ 1, 3, -ENXIO, "too few device pools for the 3 shards" },
+		{ 2, 2, -ENXIO, "too few device pools for the 2 shards of this domain from gpu1 on" },
+		{ 3, 1, -ENXIO, "kvmm has no device pool gpu2, it has gpu0 and gpu1: ask for one of its pools, or auto" },
 		{ 0, 9, -EINVAL, "1 to 8 shards" },
 	};
 	struct kvmm *other;

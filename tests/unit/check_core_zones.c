@@ -76,6 +76,9 @@ START_TEST(test_idle_domain_moves)
 	ck_assert_int_ge(attach_to("a", 2, 1), 0);
 	ck_assert_uint_eq(c->domains[0].zone, 1);
 	ck_assert_uint_eq(domain_used(&c->domains[0]), 0);
+	ck_assert(sh.cl[a].info.moved);
+	ck_assert_uint_eq(sh.cl[a].info.old_pool, 0);
+	ck_assert_uint_eq(sh.cl[a].info.dropped_blocks, 2);
 }
 END_TEST
 
@@ -93,9 +96,6 @@ START_TEST(test_where_there_is_room)
 }
 END_TEST
 
-/* memory.min of a domain is no room for another one. */
-START_TEST(test_promised_memory_is_no_room)
-{
 /* Domains that are idle leave all room: they are spread over the pools. */
 START_TEST(test_idle_domains_are_spread)
 {
@@ -116,6 +116,9 @@ START_TEST(test_idle_domains_are_spread)
 }
 END_TEST
 
+/* memory.min of a domain is no room for another one. */
+START_TEST(test_promised_memory_is_no_room)
+{
 	struct kvmm_attach_req req = sh_attach_req("a");
 
 	req.limits[0].min = 2 * SH_EXTENT;
@@ -365,10 +368,10 @@ int main(void)
 	tcase_add_test(tc, test_asked_for);
 	tcase_add_test(tc, test_idle_domain_moves);
 	tcase_add_test(tc, test_where_there_is_room);
+	tcase_add_test(tc, test_idle_domains_are_spread);
 	tcase_add_test(tc, test_promised_memory_is_no_room);
 	tcase_add_test(tc, test_capacity);
 	tcase_add_test(tc, test_cache_of_another_pool_stays);
-	tcase_add_test(tc, test_idle_domains_are_spread);
 	tcase_add_test(tc, test_no_victim_in_another_pool);
 	tcase_add_test(tc, test_promises_by_pool);
 	tcase_add_test(tc, test_extents_of_the_own_pool);

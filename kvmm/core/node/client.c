@@ -68,6 +68,9 @@ void client_describe(const struct core *c, u32 client,
 
 	*info = (struct core_attach_info){
 		.dropped_blocks	= info->dropped_blocks,
+		.moved		= info->moved,
+		.old_pool	= info->old_pool,
+		.old_shards	= info->old_shards,
 		.cut		= info->cut,
 		.client		= client,
 		.domain		= cl->domain,
@@ -79,10 +82,10 @@ void client_describe(const struct core *c, u32 client,
 		.nr_tables	= core_cfg(c)->nr_tables,
 		.max_steps	= cl->max_steps,
 		.nr_extents	= core_sizes(c)->nr_extents,
+		.pool_extents	= domain_extents(c, d),
 		.span_extents	= d->dev.span_extents,
 		.span_blocks	= d->dev.span_blocks,
 		.span_tail	= d->dev.span_tail,
-		.pool_extents	= domain_extents(c, d),
 		.block_bytes	= d->dev.block_bytes,
 	};
 	memcpy(info->stride, d->stride, sizeof(info->stride));
@@ -118,6 +121,8 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 	info->text = NULL;
 	info->small_token = 0;
 	info->dropped_blocks = 0;
+	info->moved = false;
+	info->elsewhere = false;
 	info->cut = false;
 	if (drain_of_tenant(c, core_find_tenant(c, tenant_key))) {
 		info->text = "kvmm is being drained: an operator lets nobody attach until kvctl drain --off";

@@ -549,6 +549,9 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 	} else {
 		limit_inherit(&made, &c->domains[old], req);
 		info->dropped_blocks = c->domains[old].dev.nr[BLK_CACHED];
+		info->moved = domain_same(c, &c->domains[old], req);
+		info->old_pool = c->domains[old].zone;
+		info->old_shards = c->domains[old].shards;
 		domain_drop(c, old);
 		*dom = old;
 	}
@@ -646,18 +649,21 @@ static bool domain_serves(const struct core *c, const struct kv_domain *d,
 	       (!req->pool || req->pool == d->zone + 1);
 }
 
-/* The error for a domain in use that cannot serve the request; @text: the reason. */
+/* The error for a domain in use that cannot serve the request; @info gets the reason. */
 static int domain_taken(const struct core *c, const struct kv_domain *d,
-			const struct kvmm_attach_req *req, const char **text)
+			const struct kvmm_attach_req *req,
+			struct core_attach_info *info)
 {
-	*text = device_failed;
+	info->text = device_failed;
 	if (device_is_down(c, d))
 		return -ENODEV;
-	*text = "this domain is in use in another device pool: ask for that pool or for none, or use another --domain";
+	info->text = "this domain is in use in another device pool: ask for that pool or for none, or use another --domain";
+	info->elsewhere = domain_same(c, d, req) && d->shards == req->nr_shards;
+	info->old_pool = d->zone;
 	if (d->shards != req->nr_shards)
-		*text = "this domain is in use with another number of shards: use another --domain";
+		info->text = "this domain is in use with another number of shards: use another --domain";
 	if (!domain_same(c, d, req))
-		*text = "this domain is in use by another model identity (model, dtype, type of KV, mode or block size): use another --domain";
+		info->text = "this domain is in use by another model identity (model, dtype, type of KV, mode or block size): use another --domain";
 	return -EEXIST;
 }
 
@@ -665,7 +671,8 @@ static int domain_taken(const struct core *c, const struct kv_domain *d,
  * domain_attach() - find or make the domain that a client asks for
  * @dom:  gets its index
  * @info: .text gets the reason of a refusal, in one line; .dropped_blocks the
- *        number of cached blocks of another model that were dropped with its name
+ *        number of cached blocks that were dropped: of another model with this name,
+ *        or, with .moved, of this domain in other pools
  *
  * A name of another model is taken over when its domain is idle.
  * Return: 0; -EINVAL, -EOPNOTSUPP; -EEXIST: the domain is in use by another model,
@@ -697,7 +704,7 @@ int domain_attach(struct core *c, const struct tenant_who *who,
 	*dom = old;
 	if (old == CORE_NONE || !domain_serves(c, &c->domains[old], req)) {
 		if (old != CORE_NONE && !domain_idle(c, &c->domains[old]))
-			return domain_taken(c, &c->domains[old], req, &info->text);
+			return domain_taken(c, &c->domains[old], req, info);
 		err = domain_create(c, who, req, old, dom, info);
 		if (err)
 			return err;

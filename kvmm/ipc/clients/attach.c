@@ -29,6 +29,7 @@
 #include "kvmm/ipc/clients/clients.h"
 
 #define SQ_ENTRIES_DEFAULT	256u
+#define POOLS_TEXT		32u	/* names of device pools */
 
 struct attach_call {
 	struct clients			*cs;
@@ -70,6 +71,39 @@ static int refuse_token(const struct clients *cs, struct kvmm_attach_rep *rep,
 			     "a token's KV has %u bytes, less than the daemon's --min-token-bytes %llu: start the daemon with --min-token-bytes %u or less",
 			     bytes, (unsigned long long)cs->setup->opt.min_token_bytes,
 			     least);
+}
+
+/* The names of the @nr device pools from @first on: gpu0, or gpu0 to gpu2. */
+static const char *pools_text(u32 first, u32 nr, char *buf)
+{
+	if (nr == 1)
+		snprintf(buf, POOLS_TEXT, "gpu%u", first);
+	else
+		snprintf(buf, POOLS_TEXT, "gpu%u %s gpu%u", first,
+			 nr == 2 ? "and" : "to", first + nr - 1);
+	return buf;
+}
+
+/* The device pools that the request names do not exist, or its domain is in another one. */
+static int refuse_pool(const struct attach_call *a, const char *name)
+{
+	const struct kvmm_attach_req *req = a->req;
+	const u32 nr = a->cs->setup->nr_pools;
+	char have[POOLS_TEXT];
+
+	if (a->err == -EEXIST)
+		return attach_refuse(a->rep, a->err,
+				     "domain %s is in use in the device pool gpu%u: ask for --pool gpu%u or auto, or use another --domain",
+				     name, a->info.old_pool, a->info.old_pool);
+	if (req->pool > nr)
+		return attach_refuse(a->rep, a->err,
+				     "kvmm has no device pool gpu%u, it has %s%s: ask for one of its pools, or auto",
+				     req->pool - 1, pools_text(0, nr, have),
+				     nr == 1 ? " alone" : "");
+	return attach_refuse(a->rep, a->err,
+			     "kvmm has %s, too few device pools for the %u shards of this domain from gpu%u on",
+			     pools_text(0, nr, have), req->nr_shards,
+			     max(req->pool, 1u) - 1);
 }
 
 /* Its tenant has as many of these as it may. */
@@ -173,11 +207,24 @@ static void call_attach(struct core *core, void *arg)
 	mm_introduce(a->cs->mm, &a->c->mm);
 }
 
+/* The name of a domain, as one printable word; its end was judged. */
+static const char *domain_print(const struct kvmm_attach_req *req, char *name)
+{
+	u32 i;
+
+	for (i = 0; req->domain[i]; i++)
+		name[i] = req->domain[i] > ' ' && req->domain[i] <= '~' ?
+			  req->domain[i] : '_';
+	name[i] = '\0';
+	return name;
+}
+
 /* ---- the whole ---- */
 
 /* Have the core judge the request, with a secret in case the tenant is new. */
 static int attach_core(struct attach_call *a)
 {
+	char name[KVMM_NAME_LEN];
 	u8 secret[CORE_SECRET_LEN];
 	int err;
 
@@ -191,6 +238,8 @@ static int attach_core(struct attach_call *a)
 	explicit_bzero(secret, sizeof(secret));
 	if (err)
 		return attach_refuse(a->rep, err, "kvmm is shutting down");
+	if (a->err == -ENXIO || (a->err == -EEXIST && a->info.elsewhere))
+		return refuse_pool(a, domain_print(a->req, name));
 	if (a->err && a->info.small_token)
 		return refuse_token(a->cs, a->rep, a->err, a->info.small_token);
 	if (a->err)
@@ -230,16 +279,17 @@ static int attach_build(struct attach_call *a, struct kvmm_attach_req *req)
 	return rings_start(cs, c, a->rep);
 }
 
-/* The name of a domain, as one printable word; its end was judged. */
-static const char *domain_print(const struct kvmm_attach_req *req, char *name)
+/* The idle domain is now in other device pools, without its cache. */
+static void attach_log_moved(const struct attach_call *a)
 {
-	u32 i;
+	char name[KVMM_NAME_LEN], from[POOLS_TEXT], to[POOLS_TEXT];
 
-	for (i = 0; req->domain[i]; i++)
-		name[i] = req->domain[i] > ' ' && req->domain[i] <= '~' ?
-			  req->domain[i] : '_';
-	name[i] = '\0';
-	return name;
+	if (log_life_allowed())
+		pr_info("domain %s: moved from %s to %s, %u cached blocks dropped",
+			domain_print(a->req, name),
+			pools_text(a->info.old_pool, a->info.old_shards, from),
+			pools_text(a->info.pool, a->info.shards, to),
+			a->info.dropped_blocks);
 }
 
 /* Another identity attached: blocks of the last one were dropped. */
@@ -247,7 +297,9 @@ static void attach_log_dropped(const struct attach_call *a)
 {
 	char name[KVMM_NAME_LEN];
 
-	if (a->info.dropped_blocks && log_life_allowed())
+	if (a->info.moved)
+		attach_log_moved(a);
+	else if (a->info.dropped_blocks && log_life_allowed())
 		pr_info("domain %s: another model identity attached, %u cached blocks dropped",
 			domain_print(a->req, name), a->info.dropped_blocks);
 }
