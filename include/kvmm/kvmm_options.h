@@ -71,7 +71,7 @@ enum kvmm_backend {
 	x(uint, swap_deadline_ms, "swap-deadline-ms", "10000", 1, 3600000, "N", \
 	  "a sequence that waits longer for a swap area without any answer is recomputed") \
 	x(uint, min_token_bytes, "min-token-bytes", "1024", 64, 1 << 24, "N", \
-	  "least KV bytes of a token, all layers; a smaller value needs more block records") \
+	  "least KV bytes of a token that a model may have, a power of two: at most what kvrt inspect prints of each model; a smaller value needs more block records") \
 	x(uint, max_clients, "max-clients", "64", 1, 64, "N",		\
 	  "clients attached at once")					\
 	x(uint, tenant_clients, "tenant-clients", "32", 1, 64, "N",	\

@@ -21,6 +21,8 @@
 #include "runtime/cli/cli.h"
 #include "runtime/tokenizer/utf8.h"
 
+#define MIN_TOKEN_LEAST	64u	/* the least --min-token-bytes of a daemon */
+
 #define INSPECT_OPTS(x)							\
 	x(flag, json, "json", NULL, 0, 0, NULL,				\
 	  "print one JSON object instead of text")			\
@@ -67,7 +69,10 @@ const struct kv_program cli_inspect_program = {
 	.nr_exits	= ARRAY_SIZE(exits),
 };
 
-/* Results of one inspection; @nr_tokens is 0 without a tokenizer. */
+/*
+ * Results of one inspection; @nr_tokens is 0 without a tokenizer.  @least_bytes is the
+ * largest --min-token-bytes of a daemon for this model; 0: the least one is too large.
+ */
 struct inspect {
 	const struct inspect_opts	*o;
 	const struct model		*model;
@@ -77,6 +82,7 @@ struct inspect {
 	u64				token_bytes;
 	u64				block_bytes;
 	u64				nr_blocks;
+	u64				least_bytes;
 	u32				nr_tokens;
 };
 
@@ -215,6 +221,16 @@ static void text_groups(const struct inspect *in)
 			     sizeof(c)));
 }
 
+static void text_least(const struct inspect *in)
+{
+	printf("%-18s ", "--min-token-bytes");
+	if (in->least_bytes)
+		printf("%llu at most, for the daemon\n",
+		       (unsigned long long)in->least_bytes);
+	else
+		printf("no daemon takes it: give a larger --block-tokens\n");
+}
+
 static void text_pool(const struct inspect *in)
 {
 	char a[32];
@@ -235,6 +251,7 @@ static void text_pool(const struct inspect *in)
 		printf("%-18s %s in each group\n", "block", a);
 	else
 		printf("%-18s %s, %u tokens\n", "block", a, in->block_tokens);
+	text_least(in);
 	printf("%-18s %s: %llu blocks", "pool",
 	       human(in->o->pool_size, a, sizeof(a)),
 	       (unsigned long long)in->nr_blocks);
@@ -303,6 +320,7 @@ static void json_costs(json_t *o, const struct inspect *in)
 		 i->nr_layers * i->heads_bytes : in->token_bytes);
 	json_int(o, "block_tokens", in->block_tokens);
 	json_int(o, "block_bytes", in->block_bytes);
+	json_int(o, "min_token_bytes_max", in->least_bytes);
 	json_int(o, "pool_bytes", in->o->pool_size);
 	json_int(o, "pool_blocks", in->nr_blocks);
 }
@@ -410,6 +428,23 @@ static int inspect_tokenizer(struct inspect *in, const char *dir)
 	return 0;
 }
 
+/*
+ * The largest --min-token-bytes that lets the model attach: a power of two, up to the
+ * bytes of a token; with layer groups, up to the bytes of a block for each id of a token
+ * that the daemon keeps beside it, as many as the longest block of a group has.
+ */
+static u64 least_bytes(const struct inspect *in)
+{
+	u64 bytes = in->token_bytes;
+	u32 g, ids = 1;
+
+	for (g = 0; g < in->info->nr_groups; g++)
+		ids = max(ids, in->group[g].block_tokens);
+	if (in->info->nr_groups > 1)
+		bytes = in->block_bytes / ids;
+	return bytes < MIN_TOKEN_LEAST ? 0 : 1ull << (63 - __builtin_clzll(bytes));
+}
+
 /* Return: 0, or an exit status. */
 static int inspect_costs(struct inspect *in)
 {
@@ -436,6 +471,7 @@ static int inspect_costs(struct inspect *in)
 	if (in->info->nr_groups == 1)
 		in->block_bytes = in->token_bytes * in->block_tokens;
 	in->nr_blocks = in->o->pool_size / in->block_bytes;
+	in->least_bytes = least_bytes(in);
 	return 0;
 }
 

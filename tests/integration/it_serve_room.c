@@ -7,6 +7,9 @@
  */
 #include "tests/integration/serve.h"
 
+#define GROUPS	"tests/data/families/gemma3", "--load-format", "dummy", "--dtype", "f32", \
+		"--kv-groups", "auto"
+
 static struct rig rig;
 
 /* A server with an option more ends with @want and one line that has these words. */
@@ -35,9 +38,6 @@ static void said(const struct served *s, const char *words)
 	free(err);
 }
 
-/* A pool of 16 blocks holds 256 tokens, and a request of all of them. */
-START_TEST(test_pool)
-{
 /* Wait until a line of the log says that the server has nearly all of its pool. */
 static void await_full(const struct served *s)
 {
@@ -55,6 +55,9 @@ static void await_full(const struct served *s)
 	}
 }
 
+/* A pool of 16 blocks holds 256 tokens, and a request of all of them. */
+START_TEST(test_pool)
+{
 	struct served s;
 
 	rig_start(&rig, "--pool-size", "1M", "--extent-size", "64K",
@@ -77,9 +80,6 @@ static void await_full(const struct served *s)
 }
 END_TEST
 
-/* The limit of the model's own domain counts as a pool does. */
-START_TEST(test_limit)
-{
 /* Of several device pools that of the domain counts, and the words name it. */
 START_TEST(test_pools)
 {
@@ -103,6 +103,9 @@ START_TEST(test_pools)
 }
 END_TEST
 
+/* The limit of the model's own domain counts as a pool does. */
+START_TEST(test_limit)
+{
 	struct served s;
 
 	rig_start(&rig, "--pool-size", "16M", "--extent-size", "64K", NULL);
@@ -150,6 +153,28 @@ START_TEST(test_token)
 }
 END_TEST
 
+/* With layer groups the number is that of kvrt inspect, far below the KV of a token. */
+START_TEST(test_token_groups)
+{
+	static const char refusal[] = "a token's KV has 256 bytes, less than the daemon's --min-token-bytes 512: start the daemon with --min-token-bytes 256 or less\n";
+	struct job j;
+	char *text;
+
+	rig_start(&rig, "--pool-size", "16M", "--min-token-bytes", "512", NULL);
+	j = job_start(&rig, "kvrt", "inspect", GROUPS, NULL);
+	ck_assert_int_eq(job_wait(&j, 60), 0);
+	text = slurp(j.out);
+	ck_assert_msg(strstr(text, "--min-token-bytes  256 at most") != NULL, "%s", text);
+	free(text);
+	j = job_start(&rig, "kvrt", "bench", "throughput", GROUPS, NULL);
+	ck_assert_int_eq(job_wait(&j, 60), 69);
+	text = slurp(j.err);
+	ck_assert_msg(strstr(text, refusal) != NULL, "%s", text);
+	free(text);
+	rig_stop(&rig);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("serve-room");
@@ -159,9 +184,11 @@ int main(void)
 
 	tcase_set_timeout(tc, 300);
 	tcase_add_test(tc, test_pool);
+	tcase_add_test(tc, test_pools);
 	tcase_add_test(tc, test_limit);
 	tcase_add_test(tc, test_domain_limit);
 	tcase_add_test(tc, test_token);
+	tcase_add_test(tc, test_token_groups);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
@@ -169,4 +196,3 @@ int main(void)
 	srunner_free(sr);
 	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }
-	tcase_add_test(tc, test_pools);

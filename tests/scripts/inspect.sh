@@ -20,6 +20,7 @@ check 'text: architecture' says '^architecture +LlamaForCausalLM$'
 check 'text: parameters' says '^parameters +3\.8 M in 38 tensors, 1 file$'
 check 'text: KV' says '^KV +2\.0 KiB a token in bf16$'
 check 'text: tokenizer' says '^tokenizer +4096 tokens$'
+check 'text: the least of a daemon' says '^--min-token-bytes +2048 at most, for the daemon$'
 check 'text: pool' says '^pool +1\.0 GiB: 32768 blocks, 524288 tokens$'
 check 'text: sequences' says '^sequences +512 of 1024 tokens$'
 
@@ -68,6 +69,7 @@ run inspect --load-format dummy --kv-groups auto --dtype f32 --pool-size 1M "$fa
 check 'groups: full attention' says '^layer group +1 layer, no window, 48 tokens a block$'
 check 'groups: window' says '^layer group +3 layers, window of 16 tokens, 16 tokens a block$'
 check 'groups: block' says '^block +12\.0 KiB in each group$'
+check 'groups: the least of a daemon' says '^--min-token-bytes +256 at most, for the daemon$'
 check 'groups: pool' says '^pool +1\.0 MiB: 85 blocks$'
 check 'groups: a short sequence' says '^KV of a sequence +256 tokens: 72\.0 KiB without a window, 192\.0 KiB with, 264\.0 KiB in all$'
 mkdir "$work/long"
@@ -78,6 +80,7 @@ check 'groups: a long sequence' says '^KV of a sequence +8192 tokens: 2\.0 MiB w
 check 'groups: long sequences' says '^sequences +6 of 8192 tokens$'
 run inspect --json --load-format dummy --kv-groups auto --dtype f32 --pool-size 16M "$work/long"
 check 'groups, JSON: bytes' field bytes 2519040
+check 'groups, JSON: the least of a daemon' field min_token_bytes_max 256
 check 'groups, JSON: window' field window 16
 run inspect --load-format dummy --kv-groups one --dtype f32 --pool-size 16M "$work/long"
 check 'one group: long sequences' says '^sequences +2 of 8192 tokens$'
@@ -93,6 +96,7 @@ check 'states: no positions' says '^positions +none$'
 check 'states: KV' says '^KV +256 B a token in f32$'
 check 'states: attention' says '^layer group +1 layer, no window, 16 tokens a block$'
 check 'states: group' says '^layer group +3 recurrent layers, a record every 256 tokens$'
+check 'states: ids of 256 tokens beside 4 KiB' says '^--min-token-bytes +no daemon takes it: '
 check 'states: record' says '^record +59\.1 KiB in 27 blocks of 4\.0 KiB: 27 units of 2\.2 KiB$'
 # 512 blocks; a step of 512 tokens has 3 records, and reads one more
 check 'states: a sequence' says '^sequence +8192 tokens: 2\.0 MiB of KV, 432\.0 KiB of states, 2\.4 MiB in all$'
