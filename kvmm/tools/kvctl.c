@@ -32,6 +32,7 @@
 	x(status, "", 0, 0, "the daemon, its memory and its clients, at a glance") \
 	x(clients, "", 0, 0, "one line per attached process")		\
 	x(domains, "", 0, 0, "one line per domain: memory, sequences, pressure") \
+	x(pools, "", 0, 0, "one line per device pool: its size and use, its domains, its device") \
 	x(limits, "", 0, 0, "one line per domain: its limits and protection") \
 	x(groups, "[DOMAIN]", 0, 1, "one line per layer group of a domain, or of all: its window, and the blocks that sequences map") \
 	x(tunables, "", 0, 0, "the values of sys/vm; set changes those that are rw") \

@@ -109,6 +109,7 @@ int kvctl_print_table(const json_t *rows, const struct column *col, u32 nr);
 int cmd_status(struct kvctl *k, char **argv);
 int cmd_clients(struct kvctl *k, char **argv);
 int cmd_domains(struct kvctl *k, char **argv);
+int cmd_pools(struct kvctl *k, char **argv);
 int cmd_limits(struct kvctl *k, char **argv);
 int cmd_tunables(struct kvctl *k, char **argv);
 int cmd_leases(struct kvctl *k, char **argv);

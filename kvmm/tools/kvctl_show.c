@@ -36,6 +36,14 @@ static const struct column domain_columns[] = {
 	{ "name", "NAME", 0, UNIT_WORD },
 };
 
+static const struct column pool_columns[] = {
+	{ "pool", "POOL", -4, UNIT_WORD }, { "total_kb", "SIZE", 7, UNIT_KB },
+	{ "online_kb", "ONLINE", 7, UNIT_KB }, { "used_kb", "USED", 7, UNIT_KB },
+	{ "cached_kb", "CACHED", 7, UNIT_KB }, { "free_kb", "FREE", 7, UNIT_KB },
+	{ "domains", "DOMAINS", 7, UNIT_WORD }, { "clients", "CLIENTS", 7, UNIT_WORD },
+	{ "device", "DEVICE", 0, UNIT_WORD },
+};
+
 static const struct column limit_columns[] = {
 	{ "min_kb", "MIN", 9, UNIT_KB }, { "low_kb", "LOW", 9, UNIT_KB },
 	{ "high_kb", "HIGH", 9, UNIT_KB }, { "max_kb", "MAX", 9, UNIT_KB },
@@ -216,6 +224,11 @@ int cmd_domains(struct kvctl *k, char **argv)
 	ret = kvctl_print_table(rows, domain_columns, ARRAY_SIZE(domain_columns));
 	json_decref(rows);
 	return ret;
+}
+
+int cmd_pools(struct kvctl *k, char **argv)
+{
+	return show_table(k, "pools", pool_columns, ARRAY_SIZE(pool_columns));
 }
 
 /* Print the limits of each domain; with --json the figures stay as they are. */
