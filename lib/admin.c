@@ -111,7 +111,8 @@ int kv_admin_set_request(const char *path, const char *value, char *req,
 	if (split_event(path, event))
 		return event_request(event, value, req, len);
 	is_pool = split_pool(path, pool);
-	if (!is_pool && !split_domain(path, name, sizeof(name), &mark))
+	if (!is_pool && (!split_domain(path, name, sizeof(name), &mark) ||
+			 strncmp(mark, "memory.", 7)))
 		return -ENOENT;
 	if (!is_pool && !strcmp(value, "max"))
 		bytes = UINT64_MAX;

@@ -81,6 +81,12 @@ void proc_pools_name(u32 first, u32 nr, char *name)
 			 first + nr - 1);
 }
 
+/* proc_domain_is_in() - has the domain memory in this device pool? */
+bool proc_domain_is_in(const struct core_domain_view *d, u32 pool)
+{
+	return pool - d->pool < d->shards;
+}
+
 /* proc_show_limit() - print "max", or bytes >> @shift, @width columns wide */
 void proc_show_limit(struct seq_file *m, u64 bytes, u32 shift, int width)
 {

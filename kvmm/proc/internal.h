@@ -346,6 +346,7 @@ const struct core_domain_view *proc_domain_by_id(const struct proc *proc,
 						 u32 id);
 /* @nr device pools from @first on: gpu0, or gpu0-gpu1 if they are several. */
 void proc_pools_name(u32 first, u32 nr, char *name);
+bool proc_domain_is_in(const struct core_domain_view *d, u32 pool);
 const struct core_client_view *proc_client_by_name(const struct proc *proc,
 						   const char *name,
 						   size_t len);

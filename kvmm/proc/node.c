@@ -275,7 +275,7 @@ static void show_pool_line(const struct proc *proc, struct seq_file *m, u32 pool
 	char name[16];
 
 	for (i = 0; i < proc->node.nr_domains; i++) {
-		if (pool - proc->domains[i].pool >= proc->domains[i].shards)
+		if (!proc_domain_is_in(&proc->domains[i], pool))
 			continue;
 		domains++;
 		clients += proc->domains[i].nr_clients;

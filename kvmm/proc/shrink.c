@@ -3,7 +3,8 @@
  * shrink.c - pool/POOL/shrink/SIZE: the cost of a smaller device pool
  *
  * The core counts in slices (kvmm/core/node/shrink.c).  The first and the last line
- * show whether the counts are of one instant.  The first row adds up all domains.
+ * show whether the counts are of one instant.  The first row adds up all domains that
+ * are in the pool.
  */
 #include <stdlib.h>
 
@@ -125,6 +126,8 @@ static void rows_show(const struct proc_ctx *ctx, u64 size, int answer,
 	/* The sum stands first. */
 	for (pass = 0; pass < 2; pass++) {
 		for (i = 0; i < proc->node.nr_domains && !answer; i++) {
+			if (!proc_domain_is_in(&proc->domains[i], ctx->pool))
+				continue;
 			core_shrink_get(s, proc->domains[i].id, &v);
 			row_fill(&proc->domains[i], &v, col);
 			for (k = 0; k < NR_COLS && !pass; k++)

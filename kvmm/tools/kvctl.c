@@ -45,7 +45,7 @@
 	x(swapon, "PATH", 1, 1, "make a file or block device a swap area; with --size a file is made") \
 	x(swapoff, "PATH", 1, 1, "empty a swap area and give it back")	\
 	x(set, "PATH VALUE", 2, 2, "change a limit of a domain, like domain/NAME/memory.max (max: none), pool/gpu0/size, or a tunable, like sys/vm/swappiness") \
-	x(shrink_cost, "[SIZE]", 0, 1, "the cost of making the device pool as small as SIZE now, or of four sizes: cache lost and kept, blocks that move, sequences preempted; changes nothing") \
+	x(shrink_cost, "[POOL] [SIZE]", 0, 2, "the cost of making the device pool POOL, or each one, as small as SIZE now, or of four sizes: cache lost and kept, blocks that move, sequences preempted; changes nothing") \
 	x(drop_caches, "[DOMAIN]", 0, 1, "drop cached prefixes that no sequence uses, of all domains or one") \
 	x(evict, "DOMAIN [SIZE]", 1, 2, "free device memory of a domain's cache: SIZE, or all that no sequence uses; preempts no sequence") \
 	x(pin, "DOMAIN [SIZE]", 1, 2, "set a domain's memory.min to SIZE, or to the memory that it has now") \

@@ -79,7 +79,7 @@ int kvctl_print_json(json_t *v);
 /* Give all later values the run directory of their daemon. */
 void kvctl_json_of(const char *rundir);
 
-/* kvctl_shrink.c: @argv is a size, or empty.  Return: exit code. */
+/* kvctl_shrink.c: @argv is a pool, a size, both or empty.  Return: exit code. */
 int cmd_shrink_cost(struct kvctl *k, char **argv);
 
 /* kvctl_groups.c: @argv is a domain, or empty.  Return: exit code. */

@@ -11,8 +11,6 @@
 
 #include "kvmm/tools/kvctl.h"
 
-#define DIR	"pool/gpu0/shrink"
-
 static const struct column columns[] = {
 	{ "size_kb", "SIZE", 6, UNIT_KB },
 	{ "lost_kb", "LOST", 6, UNIT_KB },
@@ -43,7 +41,7 @@ static const struct {
 	const char	*why;
 } refusals[] = {
 	{ "extent", "less than one extent, see sys/vm/extent_size: give more" },
-	{ "most", "more than the daemon's --pool-size, see sys/vm/pool_bytes: give less" },
+	{ "most", "more than the whole pool, see kvctl pools: give less" },
 	{ "span", "less than one span of a domain that has clients: give more" },
 };
 
@@ -69,30 +67,35 @@ static const char *refusal(const json_t *row)
 	return NULL;
 }
 
-/* Add the rows of one size to @all. */
-static int load(struct kvctl *k, const char *size, json_t *all)
+/* Add the rows of one size of a pool to @all. */
+static int load(struct kvctl *k, const char *pool, const char *size, json_t *all)
 {
+	json_t *rows, *row;
 	char path[128];
-	json_t *rows;
+	size_t i;
 	int ret;
 
-	snprintf(path, sizeof(path), DIR "/%.60s", size);
+	snprintf(path, sizeof(path), "pool/%.30s/shrink/%.60s", pool, size);
 	rows = kvctl_load(k, path, &ret);
+	json_array_foreach(rows, i, row)
+		json_object_set_new(row, "pool", json_string(pool));
 	json_array_extend(all, rows);
 	json_decref(rows);
 	return ret;
 }
 
 /* Add the rows of the sizes that the daemon names. */
-static int load_all(struct kvctl *k, json_t *all)
+static int load_all(struct kvctl *k, const char *pool, json_t *all)
 {
-	char *names, *name, *save = NULL;
-	int ret = kvctl_read(k, "ls", DIR);
+	char *names, *name, *save = NULL, path[64];
+	int ret;
 
+	snprintf(path, sizeof(path), "pool/%.30s/shrink", pool);
+	ret = kvctl_read(k, "ls", path);
 	names = ret ? NULL : strdup(seq_text(&k->text));
 	for (name = names ? strtok_r(names, "\n", &save) : NULL; name && !ret;
 	     name = strtok_r(NULL, "\n", &save))
-		ret = load(k, name, all);
+		ret = load(k, pool, name, all);
 	free(names);
 	return ret;
 }
@@ -146,27 +149,89 @@ static int print_costs(json_t *rows)
 	return fflush(stdout) ? EX_IOERR : ret;
 }
 
+static int load_pool(struct kvctl *k, const char *pool, const char *size, json_t *all)
+{
+	return size ? load(k, pool, size, all) : load_all(k, pool, all);
+}
+
+static int load_pools(struct kvctl *k, const char *size, json_t *all)
+{
+	json_t *pools, *row;
+	size_t i;
+	int ret;
+
+	pools = kvctl_load(k, "pools", &ret);
+	json_array_foreach(pools, i, row) {
+		ret = load_pool(k, json_string_value(json_object_get(row, "pool")),
+				size, all);
+		if (ret)
+			break;
+	}
+	json_decref(pools);
+	return ret;
+}
+
+/* Print a table for each pool, below its name. */
+static int print_pools(const json_t *all)
+{
+	size_t i = 0, nr = json_array_size(all);
+	int ret = 0;
+
+	while (i < nr && !ret) {
+		const json_t *pool = json_object_get(json_array_get(all, i), "pool");
+		json_t *rows = json_array();
+
+		printf("%spool %s:\n", i ? "\n" : "", json_string_value(pool));
+		for (; i < nr; i++) {
+			json_t *row = json_array_get(all, i);
+
+			if (!json_equal(json_object_get(row, "pool"), pool))
+				break;
+			json_array_append(rows, row);
+		}
+		ret = print_costs(rows);
+		json_decref(rows);
+	}
+	return ret;
+}
+
+/* Why all pools refuse the size; NULL: one does not. */
+static const char *refused_by_all(const json_t *all)
+{
+	const char *why = NULL;
+	size_t i;
+
+	for (i = 0; i < json_array_size(all); i++) {
+		why = refusal(json_array_get(all, i));
+		if (!why)
+			break;
+	}
+	return why;
+}
+
 int cmd_shrink_cost(struct kvctl *k, char **argv)
 {
-	json_t *rows = json_array();
-	const char *why;
+	const char *pool = *argv && !strncmp(*argv, "gpu", 3) ? *argv++ : NULL;
+	const char *size = *argv, *why;
+	json_t *rows;
 	u64 bytes;
 	int ret;
 
-	if (*argv && (kv_parse_size(*argv, &bytes) || !bytes)) {
-		pr_err("%s: not a valid size: write " KV_SIZE_TEXT, *argv);
-		json_decref(rows);
+	if (size && (kv_parse_size(size, &bytes) || !bytes || argv[1])) {
+		pr_err("%s: not a valid size: write " KV_SIZE_TEXT ", behind the pool if you name one",
+		       size);
 		return EX_USAGE;
 	}
-	ret = *argv ? load(k, *argv, rows) : load_all(k, rows);
-	why = *argv && !ret ? refusal(json_array_get(rows, 0)) : NULL;
+	rows = json_array();
+	ret = pool ? load_pool(k, pool, size, rows) : load_pools(k, size, rows);
+	why = size && !ret ? refused_by_all(rows) : NULL;
 	if (why) {
-		pr_err("%s: %s", *argv, why);
+		pr_err("%s: %s", size, why);
 		ret = EXIT_FAILURE;
 	} else if (!ret && k->opts.json) {
 		return kvctl_print_json(rows);
 	} else if (!ret) {
-		ret = print_costs(rows);
+		ret = print_pools(rows);
 	}
 	json_decref(rows);
 	return ret;

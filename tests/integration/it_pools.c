@@ -144,6 +144,12 @@ START_TEST(test_words)
 	refused("gpu0", "mover",
 		"domain mover is in use in the device pool gpu1: ask for --pool gpu1 or auto, ");
 	ck_assert_msg(!job_wait(&b, 60 * time_scale()), "%s", slurp(b.err));
+	b = job_start(&rig, "kvctl", "shrink_cost", NULL);
+	ck_assert_int_eq(job_wait(&b, 60), 0);
+	log = slurp(b.out);
+	/* The only domain is in gpu1: its cache counts there alone. */
+	ck_assert_msg(strstr(log, "pool gpu0:\n") && strstr(log, "pool gpu1:\n"), "%s", log);
+	free(log);
 	log = node_log();
 	ck_assert_msg(strstr(log, "domain mover: moved from gpu0 to gpu1, "), "%s", log);
 	ck_assert_msg(!strstr(log, "another model identity"), "%s", log);

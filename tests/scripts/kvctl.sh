@@ -175,7 +175,8 @@ fi
 fails 'set without a value' 64 'set: wrong number of arguments' set domain/a/memory.max
 fails 'set of what cannot be' 64 'meminfo: cannot be set' set meminfo 1
 fails 'set to no size' 64 'x: not a valid size: write 64K, 256M, 60GiB, or max$' set domain/a/memory.max x
-fails 'set of no mark' 1 'memory.current: no such mark: give one of memory.min ' set domain/a/memory.current 1M
+fails 'set of what is no limit' 64 'domain/a/pool: cannot be set: name a file like domain/NAME/memory.max' set domain/a/pool gpu1
+fails 'set of no mark' 1 'domain/a/memory.current: cannot be set: give one of memory.min ' set domain/a/memory.current 1M
 fails 'set of no domain' 1 'chat: no such domain: see kvctl ls domain' \
 	set domain/chat/memory.max 1M
 fails 'a tunable to no number' 64 '10M: not a valid number' set sys/vm/swappiness 10M
@@ -187,10 +188,20 @@ run "$kvctl" set sys/vm/swappiness 150
 check 'a tunable' says '^sys/vm/swappiness: is set to 150$'
 run "$kvctl" cat sys/vm/swappiness
 check 'a tunable that was set' says '^150$'
-fails 'size of no pool' 1 'no such pool: gpu7' set pool/gpu7/size 1M
-fails 'size above the maximum' 1 'pool/gpu0: at most the 4096 kB of --pool-size' set pool/gpu0/size 1G
+fails 'size of no pool' 1 'pool/gpu7: no such pool: see kvctl ls pool' set pool/gpu7/size 1M
+fails 'size above the maximum' 1 'pool/gpu0: at most the 4096 kB of the pool' set pool/gpu0/size 1G
 fails 'size of nothing' 1 'pool/gpu0: give at least the 256 kB of one extent' set pool/gpu0/size 0
 fails 'size without one' 64 'max: not a valid size' set pool/gpu0/size max
+run "$kvctl" pools
+check 'pools' says '^POOL +SIZE +ONLINE +USED +CACHED +FREE DOMAINS CLIENTS DEVICE$'
+check 'pools: gpu0' says '^gpu0 +4\.0M +4\.0M +.* works$'
+run "$kvctl" --json pools
+check 'pools, JSON' says '"total_kb": 4096'
+run "$kvctl" shrink_cost gpu0 1M
+check 'shrink_cost of a pool: its name' says '^pool gpu0:$'
+check 'shrink_cost of a pool: one size' says '^ +1\.0M .*\(all\)$'
+fails 'shrink_cost of no pool' 1 'pool/gpu1/shrink/1M: no such file' shrink_cost gpu1 1M
+fails 'shrink_cost of no size' 64 '1X: not a valid size: ' shrink_cost gpu0 1X
 run "$kvctl" set pool/gpu0/size 1100K
 check 'size' says '^pool/gpu0: size is set to 1024 kB of 4096 kB: GpuOffline in meminfo says how much is out of use$'
 run "$kvctl" cat pool/gpu0/size

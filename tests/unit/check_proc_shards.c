@@ -70,6 +70,19 @@ START_TEST(test_tables)
 }
 END_TEST
 
+/* The cost of a smaller pool has the domains in it alone. */
+START_TEST(test_shrink)
+{
+	const char *text = fx_cat("pool/gpu1/shrink/256K");
+
+	ck_assert_msg(strstr(text, " wide\n") && strstr(text, " high\n"), "%s", text);
+	ck_assert_ptr_null(strstr(text, " low\n"));
+	text = fx_cat("pool/gpu0/shrink/512K");
+	ck_assert_msg(strstr(text, " wide\n") && strstr(text, " low\n"), "%s", text);
+	ck_assert_ptr_null(strstr(text, " high\n"));
+}
+END_TEST
+
 /* Each limit and each figure has a line for each pool. */
 START_TEST(test_memory)
 {
@@ -165,6 +178,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, fx_teardown);
 	tcase_add_test(tc, test_status);
 	tcase_add_test(tc, test_tables);
+	tcase_add_test(tc, test_shrink);
 	tcase_add_test(tc, test_memory);
 	tcase_add_test(tc, test_maps);
 	tcase_add_test(tc, test_clients);

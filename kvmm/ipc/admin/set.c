@@ -109,8 +109,8 @@ static int set_run(struct operators *o, const char *req, char *text)
 		if (!strcmp(mark, mark_names[ms.which]))
 			break;
 	if (ms.which == CORE_NR_LIMITS) {
-		snprintf(text, ADMIN_TEXT, "%s: no such mark: give one of%s",
-			 mark, all_marks);
+		snprintf(text, ADMIN_TEXT, "domain/%.64s/%s: cannot be set: give one of%s",
+			 req + used + 1, mark, all_marks);
 		return -EINVAL;
 	}
 	if (mm_call(o->mm, set_mark, &ms)) {
@@ -159,12 +159,12 @@ static int resize_answer(const struct pool_resize *pr, char *text)
 			 log);
 		break;
 	case -EFBIG:
-		snprintf(text, ADMIN_TEXT, "pool/gpu%u: at most the %" PRIu64 " kB of --pool-size: start the daemon with more",
+		snprintf(text, ADMIN_TEXT, "pool/gpu%u: at most the %" PRIu64 " kB of the pool: start the daemon with more",
 			 pr->pool, pr->most >> 10);
 		return -ERANGE;
 		break;
 	case -ERANGE:
-		snprintf(text, ADMIN_TEXT, "resize: no such pool: gpu%u", pr->pool);
+		snprintf(text, ADMIN_TEXT, "pool/gpu%u: no such pool: see kvctl ls pool", pr->pool);
 		return -ENOENT;
 	case -EBUSY:
 		snprintf(text, ADMIN_TEXT, "pool/gpu%u: less than one span of a domain that has clients: give more",
@@ -189,7 +189,8 @@ static int resize_run(struct operators *o, const char *req, char *text)
 		return -EINVAL;
 	}
 	if (!kv_pool_parse(req + used, strlen(req + used), &pr.pool)) {
-		snprintf(text, ADMIN_TEXT, "resize: no such pool: give gpu0, or the like");
+		snprintf(text, ADMIN_TEXT, "pool/%.64s: no such pool: see kvctl ls pool",
+			 req + used);
 		return -ENOENT;
 	}
 	if (mm_call(o->mm, resize_pool, &pr)) {

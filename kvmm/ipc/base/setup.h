@@ -57,6 +57,19 @@ struct setup {
 	uid_t			own_uid;
 };
 
+/* setup_pool_bytes() - bytes of one device pool */
+static inline u64 setup_pool_bytes(const struct setup *s, u32 pool)
+{
+	u64 bytes = s->pool_size;
+	u32 i;
+
+	if (pool)
+		return s->more_size[pool - 1];
+	for (i = 0; i < s->nr_pools - 1; i++)
+		bytes -= s->more_size[i];
+	return bytes;
+}
+
 /* setup_pool_of() - the device pool that an extent is in */
 static inline u32 setup_pool_of(const struct setup *s, u32 extent)
 {

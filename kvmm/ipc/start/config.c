@@ -51,19 +51,35 @@ int config_options(struct setup *s)
 	       -EINVAL : 0;
 }
 
-/* Is @bytes of --@name no multiple of an extent?  Then that has been logged. */
-static bool is_uneven(const struct setup *s, const char *name, u64 bytes)
+/*
+ * Is @bytes of --@name no multiple of an extent?  Then that has been logged, with the
+ * text that was typed; @typed is NULL: the number.
+ */
+static bool is_uneven(const struct setup *s, const char *name, const char *typed,
+		      u64 bytes)
 {
 	const u64 unit = s->opt.extent_size;
 	char size[32], ext[32], near[72];
 
 	if (!(bytes % unit))
 		return false;
-	pr_err("--%s %s is no multiple of --extent-size %s: give %s, or another --extent-size",
-	       name, kv_format_size(bytes, size, sizeof(size)),
-	       kv_format_size(unit, ext, sizeof(ext)),
+	kv_format_size(bytes, size, sizeof(size));
+	pr_err("--%s %.80s is no multiple of --extent-size %s: give %s, or another --extent-size",
+	       name, typed ? typed : size, kv_format_size(unit, ext, sizeof(ext)),
 	       kv_format_near(bytes, unit, near, sizeof(near)));
 	return true;
+}
+
+static bool pools_uneven(const struct setup *s)
+{
+	u32 i;
+
+	if (!s->opt.pools.nr)
+		return is_uneven(s, "pool-size", NULL, s->pool_size);
+	for (i = 0; i < s->nr_pools; i++)
+		if (is_uneven(s, "pool", s->opt.pools.s[i], setup_pool_bytes(s, i)))
+			return true;
+	return false;
 }
 
 /* config_check() - judge sizes together.  Return: 0 or a negative errno, logged */
@@ -71,7 +87,6 @@ int config_check(struct setup *s)
 {
 	const struct kvmm_options *o = &s->opt;
 	char pool[32], ext[32];
-	u32 i;
 
 	kv_format_size(s->pool_size, pool, sizeof(pool));
 	kv_format_size(o->extent_size, ext, sizeof(ext));
@@ -97,12 +112,8 @@ int config_check(struct setup *s)
 			return -EINVAL;
 		}
 	}
-	for (i = 0; i < s->nr_pools - 1; i++)
-		if (is_uneven(s, "pool", s->more_size[i]))
-			return -EINVAL;
-	if (is_uneven(s, s->opt.pools.nr ? "pool" : "pool-size", s->pool_size) ||
-	    is_uneven(s, "host-size", s->host_size) ||
-	    is_uneven(s, "area-max", o->area_max))
+	if (pools_uneven(s) || is_uneven(s, "host-size", NULL, s->host_size) ||
+	    is_uneven(s, "area-max", NULL, o->area_max))
 		return -EINVAL;
 	if (o->overcommit == 1) {
 		pr_err("--overcommit 1 is not supported: give 0, by the prompt, or 2, by all of max_tokens");
