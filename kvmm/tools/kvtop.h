@@ -86,6 +86,7 @@ char *format_rate(double n, char *buf, size_t len);
 	x(meminfo,	"meminfo",		false)			\
 	x(vmstat,	"vmstat",		false)			\
 	x(pressure,	"pressure/memory",	false)			\
+	x(pools,	"pools",		true)			\
 	x(tenants,	"tenants",		true)			\
 	x(domains,	"domains",		true)			\
 	x(clients,	"clients",		true)			\
@@ -102,7 +103,8 @@ enum kvtop_file {
 
 /* Files of each sample, beside those of the view. */
 #define FILES_ALWAYS	(BIT(FILE_status) | BIT(FILE_meminfo) | BIT(FILE_vmstat) | \
-			 BIT(FILE_pressure) | BIT(FILE_domains) | BIT(FILE_clients))
+			 BIT(FILE_pressure) | BIT(FILE_pools) | BIT(FILE_domains) | \
+			 BIT(FILE_clients))
 /* Files that a tenant sees; FILE_tenants is for a tenant's header. */
 #define FILES_TENANT	(BIT(FILE_status) | BIT(FILE_tenants) | BIT(FILE_domains) | \
 			 BIT(FILE_clients) | BIT(FILE_extents) | BIT(FILE_seqs))
@@ -144,6 +146,8 @@ double sample_rate(const struct sample *now, const struct sample *old,
 u64 sample_kb(const struct sample *s, const char *key);
 /* Memory of the device that sequences use, without the cache, in kB */
 u64 sample_used_kb(const struct sample *s);
+/* Are there several device pools?  A tenant sees those of its own domains. */
+bool sample_has_pools(const struct sample *s);
 /* Seconds between two samples of the same start of a daemon, or 0 */
 double sample_seconds(const struct sample *now, const struct sample *old);
 
@@ -186,7 +190,7 @@ struct kvtop_col {
 	const char	*help;
 };
 
-#define ROW_COLS	17
+#define ROW_COLS	18
 
 struct kvtop_cell {
 	double	num;		/* sort key of the row */
@@ -312,6 +316,8 @@ enum ui_mode { MODE_VIEW, MODE_HELP, MODE_FILTER, MODE_SET };
  * @key:     key of the marked row, by view; ~0: the first row
  * @top:     first row shown, by view
  * @client:  client of the view of sequences
+ * @pools:   there are several device pools
+ * @pool:    first device pool of the marked domain
  * @batch:   for a log: no row is marked
  * @line:    line that is being typed; @filter is in effect
  * @message: result of the last command, until a key is pressed
@@ -329,6 +335,8 @@ struct ui {
 	int		page;
 	int		help_top;
 	u32		client;
+	bool		pools;
+	char		pool[16];
 	bool		paused;
 	bool		quit;
 	bool		batch;

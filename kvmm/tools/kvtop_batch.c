@@ -21,7 +21,7 @@
 
 #define BATCH_COLS	160	/* in a pipe or a file */
 #define COLS_LEAST	40
-#define HEADER_ROWS	24	/* tall enough for all of it */
+#define HEADER_ROWS	32	/* tall enough for all of it, with eight device pools */
 
 /* Columns of the frame: those of the terminal, as the live view takes them. */
 static int batch_cols(void)

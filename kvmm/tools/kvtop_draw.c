@@ -2,7 +2,8 @@
 /*
  * kvtop_draw.c - draw samples into a frame
  *
- * From top to bottom: one line of the node, one bar per pool, pressure, rates; on
+ * From top to bottom: one line of the node, one bar per pool (device pools have one
+ * together where there is no room for more), pressure, rates; on
  * tall screens the last samples (kvtop_history.c); the names of the views; a view; a
  * line of help or the line that is being typed.  On a screen of fewer than TALL lines
  * the header has three lines.  If the columns of a view do not all fit, the least
@@ -108,6 +109,46 @@ static int draw_device(struct frame *f, int row, const struct sample *s)
 	draw_pool(f, row, "Device", part, ARRAY_SIZE(part), sample_used_kb(s),
 		  total, true, tail);
 	return row + 1;
+}
+
+static u64 pool_kb(const struct sample *s, u32 pool, const char *column)
+{
+	u64 v;
+
+	return ktable_num(&s->table[FILE_pools], pool, column, &v) ? v : 0;
+}
+
+/* One of several device pools. */
+static void draw_one_device(struct frame *f, int row, const struct sample *s, u32 pool)
+{
+	const u64 total = pool_kb(s, pool, "total_kb");
+	const u64 used = pool_kb(s, pool, "used_kb");
+	const u64 cached = pool_kb(s, pool, "cached_kb");
+	const struct bar_part part[] = {
+		{ SYM_mapped, used },
+		{ SYM_cached, cached },
+		{ SYM_offline, total - min(total, pool_kb(s, pool, "online_kb")) },
+	};
+	char a[16], b[16], tail[64];
+
+	snprintf(tail, sizeof(tail), "cached %s free %s",
+		 format_kb((double)cached, a, sizeof(a)),
+		 format_kb((double)pool_kb(s, pool, "free_kb"), b, sizeof(b)));
+	draw_pool(f, row, ktable_get(&s->table[FILE_pools], pool, "pool"), part,
+		  ARRAY_SIZE(part), used, total, true, tail);
+}
+
+/* A bar for each device pool, or one for all of them on a screen that is not tall. */
+static int draw_devices(struct frame *f, int row, const struct sample *s)
+{
+	const u32 nr = s->table[FILE_pools].nr_rows;
+	u32 i;
+
+	if (nr < 2 || f->rows < TALL + (int)nr - 1)
+		return draw_device(f, row, s);
+	for (i = 0; i < nr; i++)
+		draw_one_device(f, row++, s, i);
+	return row;
 }
 
 /* The host pool, or all swap areas; no line if there are none. */
@@ -291,7 +332,7 @@ int draw_header(struct frame *f, const struct ui *ui, const struct sample *now,
 
 	if (now->tenant)
 		return draw_tenant(f, row, now);
-	row = draw_device(f, row, now);
+	row = draw_devices(f, row, now);
 	if (tall) {
 		row = draw_tier(f, row, now, "Host", "Host");
 		row = draw_tier(f, row, now, "Swap", "Swap");
@@ -302,8 +343,8 @@ int draw_header(struct frame *f, const struct ui *ui, const struct sample *now,
 
 /* ---- a view ---- */
 
-/* Widths of the columns that fit into @cols; 0: the column is left out. */
-static void fit_columns(const struct kvtop_col *c, u32 nr, int cols, int *width)
+/* Widths of the columns that fit into @cols; 0: left out, as POOL is without @pools. */
+static void fit_columns(const struct kvtop_col *c, u32 nr, int cols, bool pools, int *width)
 {
 	int sum = 1, flex = -1;
 	u32 i;
@@ -311,13 +352,16 @@ static void fit_columns(const struct kvtop_col *c, u32 nr, int cols, int *width)
 
 	for (i = 0; i < nr; i++) {
 		width[i] = c[i].width;
-		sum += width[i] + 1;
+		if (!pools && !strcmp(c[i].title, "POOL"))
+			width[i] = 0;
+		if (width[i])
+			sum += width[i] + 1;
 		if (c[i].kind == COL_text)
 			flex = (int)i;
 	}
 	for (shed = 1; shed <= 12 && sum - 1 > cols; shed++) {
 		for (i = 0; i < nr; i++) {
-			if (c[i].shed != shed)
+			if (c[i].shed != shed || !width[i])
 				continue;
 			sum -= width[i] + 1;
 			width[i] = 0;
@@ -368,6 +412,20 @@ static int marked_row(struct ui *ui)
 	if (ui->rows.nr)
 		ui->key[ui->view] = ui->rows.row[0].key;
 	return 0;
+}
+
+/* `s` begins with the pool of the marked domain. */
+static void note_pool(struct ui *ui, const struct kvtop_col *c, u32 nr)
+{
+	const int mark = marked_row(ui);
+	u32 i;
+
+	for (i = 0; i < nr && ui->view == VIEW_domains && ui->rows.nr; i++)
+		if (!strcmp(c[i].title, "POOL"))
+			snprintf(ui->pool, sizeof(ui->pool), "%.*s",
+				 (int)min(strcspn(ui->rows.row[mark].cell[i].text, "-"),
+					  sizeof(ui->pool) - 1),
+				 ui->rows.row[mark].cell[i].text);
 }
 
 static void draw_rows(struct frame *f, struct ui *ui, int row, int end,
@@ -452,6 +510,7 @@ void draw_view(struct frame *f, struct ui *ui, int row, int end,
 			map_draw(f, row, end, now);
 		return;
 	}
+	ui->pools = sample_has_pools(now);
 	c = view_cols(ui->view, &nr);
 	if (rows_make(&ui->rows, ui->view, now, old))
 		return;
@@ -462,10 +521,11 @@ void draw_view(struct frame *f, struct ui *ui, int row, int end,
 	if (ui->sort[ui->view] < nr)
 		rows_sort(&ui->rows, &c[ui->sort[ui->view]], ui->sort[ui->view],
 			  ui->reverse[ui->view]);
-	fit_columns(c, nr, f->cols, width);
+	fit_columns(c, nr, f->cols, ui->pools, width);
 	draw_titles(f, ui, row++, c, nr, width);
 	if (!ui->rows.nr && row < end)
 		frame_puts(f, row, 1, AT_DIM, nothing_text(ui, now));
+	note_pool(ui, c, nr);
 	draw_rows(f, ui, row, end, c, nr, width);
 }
 

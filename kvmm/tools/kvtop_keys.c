@@ -125,15 +125,19 @@ static void do_enter(struct ui *ui)
 
 static void sort_by(struct ui *ui, int step)
 {
-	u32 nr;
+	const struct kvtop_col *c;
+	u32 nr, *sort = &ui->sort[ui->view];
 
-	view_cols(ui->view, &nr);
+	c = view_cols(ui->view, &nr);
 	if (!nr)
 		return;
-	if (ui->sort[ui->view] >= nr)
-		ui->sort[ui->view] = step > 0 ? 0 : nr - 1;
-	else
-		ui->sort[ui->view] = (ui->sort[ui->view] + nr + (u32)step) % nr;
+	/* A single pool has no column. */
+	do {
+		if (*sort >= nr)
+			*sort = step > 0 ? 0 : nr - 1;
+		else
+			*sort = (*sort + nr + (u32)step) % nr;
+	} while (!ui->pools && !strcmp(c[*sort].title, "POOL"));
 }
 
 static void do_sort_left(struct ui *ui)		{ sort_by(ui, -1); }
@@ -180,7 +184,8 @@ static void do_set(struct ui *ui)
 		snprintf(ui->line, sizeof(ui->line), "domain/%s/memory.%s ",
 			 ui->rows.row[marked(ui)].cell[0].text, limit_of(ui));
 	else
-		strcpy(ui->line, "pool/gpu0/size ");
+		snprintf(ui->line, sizeof(ui->line), "pool/%s/size ",
+			 *ui->pool ? ui->pool : "gpu0");
 }
 
 static void do_pause(struct ui *ui)	{ ui->paused = !ui->paused; }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * kvtop_map.c - the device pool by extent
+ * kvtop_map.c - the device pools by extent
  *
  * A cell is one extent, or several if the screen is too small.  A cell of several
  * shows trouble if one of them has it, else the symbol of most of them.  The extents
- * of a span share its blocks and look alike.  Symbols differ without colour too.
+ * of a span share its blocks and look alike.  Symbols differ without colour too.  Each of
+ * several device pools begins on a line of its own, behind its name.
  */
 #include <stdio.h>
 
@@ -102,37 +103,100 @@ static int legend_draw(struct frame *f, int row, int end, const struct ktable *t
 	return row + 1;
 }
 
+/* The end of the extents of device pool @pool; all of them in the last, or only, one. */
+static u32 pool_end(const struct sample *s, u32 pool)
+{
+	const u32 all = s->table[FILE_extents].nr_rows;
+	const u64 extent = sample_kb(s, "Extentsize");
+	u64 kb, end = 0;
+	u32 i;
+
+	if (pool + 1 >= s->table[FILE_pools].nr_rows || !extent)
+		return all;
+	for (i = 0; i <= pool; i++)
+		end += ktable_num(&s->table[FILE_pools], i, "total_kb", &kb) ? kb : 0;
+	return (u32)min(end / extent, (u64)all);
+}
+
+/* Lines of the cells of all pools, with a line for the name of each of several. */
+static u32 map_lines(const struct sample *s, u32 line, u32 group)
+{
+	const u32 nr = max(s->table[FILE_pools].nr_rows, 1u);
+	u32 lines = 0, from = 0, end, i;
+
+	for (i = 0; i < nr; i++, from = end) {
+		end = max(pool_end(s, i), from);
+		lines += (nr > 1) + DIV_ROUND_UP(end - from, line * group);
+	}
+	return lines;
+}
+
+/* Extents of a cell, so that all pools fit @room lines. */
+static u32 map_group(const struct sample *s, u32 line, u32 room)
+{
+	const u32 nr = s->table[FILE_pools].nr_rows;
+
+	/* Each of several pools has its name, and a last line that may not be full. */
+	if (nr > 1)
+		room -= min(room - 1, 2 * nr);
+	return max(DIV_ROUND_UP(s->table[FILE_extents].nr_rows, line * room), 1u);
+}
+
 /* map_height() - lines of a map that has one cell per extent */
 int map_height(const struct sample *s, int cols)
 {
-	u32 n = (u32)cells_per_line(cols);
-
-	return 10 + (int)DIV_ROUND_UP(s->table[FILE_extents].nr_rows, n);
+	return 10 + (int)map_lines(s, (u32)cells_per_line(cols), 1);
 }
 
-u32 map_draw(struct frame *f, int row, int end, const struct sample *s)
+/* Draw the extents of one pool.  Return: the next line. */
+static int pool_draw(struct frame *f, int row, int end, const struct ktable *t,
+		     u32 from, u32 to, u32 group)
 {
-	const struct ktable *t = &s->table[FILE_extents];
-	u32 line = (u32)cells_per_line(f->cols), group = 1, i, k;
+	const u32 line = (u32)cells_per_line(f->cols);
+	u32 i, k;
 
-	row = legend_draw(f, row, end, t);
-	/* The first line gives the number of extents per cell. */
-	if (row + 1 >= end || !t->nr_rows)
-		return group;
-	group = max(DIV_ROUND_UP(t->nr_rows, line * (u32)(end - row - 1)), 1u);
-	frame_printf(f, row++, 0, AT_DIM, "one cell: %u extent%s of %s", group,
-		     group > 1 ? "s" : "",
-		     keyed_get(seq_text(&s->text[FILE_meminfo]), "Extentsize") ?
-		     "the pool" : "this tenant");
-	for (i = 0; i < t->nr_rows && row < end; row++) {
+	for (i = from; i < to && row < end; row++) {
 		frame_printf(f, row, 0, AT_DIM, "%6s",
 			     ktable_get(t, i, "extent"));
-		for (k = 0; k < line && i < t->nr_rows; k++, i += group) {
-			enum kvtop_symbol sym = cell_symbol(t, i, group);
+		for (k = 0; k < line && i < to; k++, i += group) {
+			enum kvtop_symbol sym = cell_symbol(t, i, min(group, to - i));
 
 			frame_fill(f, row, LABEL + (int)k, LABEL + (int)k + 1,
 				   symbol_attr[sym], symbol_char[sym]);
 		}
 	}
+	return row;
+}
+
+/* Draw the map of each pool. */
+static void pools_draw(struct frame *f, int row, int end, const struct sample *s,
+		       u32 group)
+{
+	const u32 nr = max(s->table[FILE_pools].nr_rows, 1u);
+	u32 from = 0, to, i;
+
+	for (i = 0; i < nr; i++, from = to) {
+		to = max(pool_end(s, i), from);
+		if (nr > 1 && row < end)
+			frame_puts(f, row++, 0, AT_HEAD,
+				   ktable_get(&s->table[FILE_pools], i, "pool"));
+		row = pool_draw(f, row, end, &s->table[FILE_extents], from, to, group);
+	}
+}
+
+u32 map_draw(struct frame *f, int row, int end, const struct sample *s)
+{
+	const struct ktable *t = &s->table[FILE_extents];
+	u32 line = (u32)cells_per_line(f->cols), group = 1;
+
+	row = legend_draw(f, row, end, t);
+	/* The first line gives the number of extents per cell. */
+	if (row + 1 >= end || !t->nr_rows)
+		return group;
+	group = map_group(s, line, (u32)(end - row - 1));
+	frame_printf(f, row++, 0, AT_DIM, "one cell: %u extent%s of %s", group,
+		     group > 1 ? "s" : "", !sample_kb(s, "Extentsize") ? "this tenant" :
+		     s->table[FILE_pools].nr_rows > 1 ? "a pool" : "the pool");
+	pools_draw(f, row, end, s, group);
 	return group;
 }

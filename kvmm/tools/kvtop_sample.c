@@ -156,6 +156,22 @@ u64 sample_used_kb(const struct sample *s)
 	       sample_kb(s, "Limbo");
 }
 
+bool sample_has_pools(const struct sample *s)
+{
+	const struct ktable *t = &s->table[FILE_domains];
+	const char *pool;
+	u32 i;
+
+	if (!s->tenant)
+		return s->table[FILE_pools].nr_rows > 1;
+	for (i = 0; i < t->nr_rows; i++) {
+		pool = ktable_get(t, i, "pool");
+		if (pool && strcmp(pool, "gpu0"))
+			return true;
+	}
+	return false;
+}
+
 /* Are both samples of the same start of a daemon?  Counters begin at 0 then. */
 static bool same_daemon(const struct sample *a, const struct sample *b)
 {

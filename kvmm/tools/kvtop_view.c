@@ -17,6 +17,7 @@
 #define DOMAIN_COLS(x)							\
 	x("NAME", "name", text, 12, 0, "as in paths")			\
 	x("TENANT", "tenant", word, 7, 1, "its tenant")		\
+	x("POOL", "pool", word, 4, 10, "its device pools; not shown if there is only one") \
 	x("USED", "*used", kb, 5, 0, "memory of its sequences")		\
 	x("CACHE", "cached_kb", kb, 5, 9, "cached blocks beside it; max covers both") \
 	x("PEAK", "peak_kb", kb, 5, 2, "the most memory and cache ever charged") \

@@ -278,7 +278,7 @@ static const char *order(u32 by, bool reverse, const char *filter)
 
 START_TEST(test_order_and_filter)
 {
-	const u32 name = 0, used = 2, limit = 8;
+	const u32 name = 0, used = 3, limit = 9;
 
 	ck_assert_str_eq(order(name, false, ""), "- chat code\\040x ");
 	ck_assert_str_eq(order(name, true, ""), "code\\040x chat - ");
@@ -343,6 +343,92 @@ START_TEST(test_map_of_many)
 	ck_assert_ptr_nonnull(strstr(f.ch, "     0  ####"));
 	ck_assert_ptr_nonnull(strstr(f.ch, "#q "));
 	frame_free(&f);
+}
+END_TEST
+
+/* ---- several device pools ---- */
+
+static const char pools[] =
+	"pool total_kb online_kb free_kb cached_kb used_kb committed_kb limit_kb domains clients device\n"
+	"gpu0 1024 1024 512 128 384 0 0 1 1 works\n"
+	"gpu1 1536 1024 512 0 512 0 0 1 1 works\n";
+
+static void say_pools(void)
+{
+	say(now, FILE_pools, pools);
+	say(now, FILE_domains, "id tenant weight pool name current_kb max_kb\n"
+	    "0 7 100 gpu0 chat 1024 max\n1 7 100 gpu1-gpu2 code 512 2048\n");
+	say(now, FILE_extents, extents);
+}
+
+/* The map begins a line for each pool: four extents of gpu0, the rest of gpu1. */
+START_TEST(test_map_of_pools)
+{
+	struct frame f;
+
+	say_pools();
+	ck_assert_int_eq(frame_init(&f, 20, 80), 0);
+	ck_assert_uint_eq(map_draw(&f, 0, 20, now), 1);
+	ck_assert_ptr_nonnull(strstr(f.ch, "one cell: 1 extent of a pool"));
+	ck_assert_ptr_nonnull(strstr(f.ch, "gpu0 "));
+	ck_assert_ptr_nonnull(strstr(f.ch, "     0  ..c# "));
+	ck_assert_ptr_nonnull(strstr(f.ch, "     4  pqXr-. "));
+	ck_assert(strstr(f.ch, "     0  ..c#") < strstr(f.ch, "gpu1 "));
+	ck_assert(strstr(f.ch, "gpu1 ") < strstr(f.ch, "     4  pq"));
+	frame_free(&f);
+	/* A cell never has extents of two pools. */
+	ck_assert_int_eq(frame_init(&f, 9, 10), 0);
+	ck_assert_uint_eq(map_draw(&f, 0, 9, now), 1);
+	frame_free(&f);
+}
+END_TEST
+
+/* A bar and a name for each pool, and the column of pools; `s` takes that of the mark. */
+START_TEST(test_pools)
+{
+	struct frame f;
+	struct ui ui;
+
+	say_pools();
+	ui_init(&ui, &plain);
+	ck_assert_int_eq(frame_init(&f, 24, 100), 0);
+	draw_screen(&f, &ui, now, old);
+	ck_assert_ptr_nonnull(strstr(f.ch, "gpu0   [##"));
+	ck_assert_ptr_nonnull(strstr(f.ch, " 384K used of 1.00M  cached 128K free 512K"));
+	ck_assert_ptr_nonnull(strstr(f.ch, "gpu1   [##"));
+	ck_assert_ptr_nonnull(strstr(f.ch, " 512K used of 1.50M"));
+	ck_assert_ptr_null(strstr(f.ch, "Device"));
+	ck_assert_ptr_nonnull(strstr(f.ch, " POOL "));
+	ck_assert_ptr_nonnull(strstr(f.ch, " gpu0 "));
+	frame_free(&f);
+	/* The second line is that of code, in gpu1. */
+	ui_key(&ui, 'j');
+	ck_assert_int_eq(frame_init(&f, 12, 80), 0);
+	draw_screen(&f, &ui, now, old);
+	ck_assert_ptr_nonnull(strstr(f.ch, "Device "));
+	ui_key(&ui, '4');
+	ui_key(&ui, 's');
+	ck_assert_str_eq(ui.line, "pool/gpu1/size ");
+	frame_free(&f);
+	rows_free(&ui.rows);
+}
+END_TEST
+
+/* One pool alone has neither. */
+START_TEST(test_one_pool)
+{
+	struct frame f;
+	struct ui ui;
+
+	ui_init(&ui, &plain);
+	ck_assert_int_eq(frame_init(&f, 24, 200), 0);
+	draw_screen(&f, &ui, now, old);
+	ck_assert_ptr_nonnull(strstr(f.ch, "Device "));
+	ck_assert_ptr_null(strstr(f.ch, " POOL "));
+	ui_key(&ui, '<');
+	ck_assert_uint_eq(ui.sort[VIEW_domains], 1);
+	frame_free(&f);
+	rows_free(&ui.rows);
 }
 END_TEST
 
@@ -551,6 +637,9 @@ static Suite *kvtop_suite(void)
 	tcase_add_test(tc, test_order_and_filter);
 	tcase_add_test(tc, test_map);
 	tcase_add_test(tc, test_map_of_many);
+	tcase_add_test(tc, test_map_of_pools);
+	tcase_add_test(tc, test_pools);
+	tcase_add_test(tc, test_one_pool);
 	tcase_add_test(tc, test_mark_has_no_holes);
 	tcase_add_test(tc, test_daemons);
 	tcase_add_test(tc, test_history);
