@@ -294,11 +294,28 @@ static int start_serving(struct daemon *d)
 	return 0;
 }
 
+/* A line for each of several device pools. */
+static void log_pools(const struct setup *s)
+{
+	char size[32];
+	u32 i;
+
+	for (i = 0; i < s->nr_pools && s->nr_pools > 1; i++) {
+		const u64 bytes = setup_pool_bytes(s, i);
+
+		pr_info("pool gpu%u: %s on %s, %" PRIu64 " extent%s", i,
+			kv_format_size(bytes, size, sizeof(size)), s->dev.ops->name,
+			bytes / s->cfg.extent_size, bytes == s->cfg.extent_size ? "" : "s");
+	}
+}
+
 static void log_ready(const struct daemon *d)
 {
 	char pool[32], ext[32], records[32];
 
-	pr_info("pool %s on %s, %u extent%s of %s, %s of records, epoch %" PRIx64,
+	log_pools(&d->setup);
+	pr_info("%s %s on %s, %u extent%s of %s, %s of records, epoch %" PRIx64,
+		d->setup.nr_pools > 1 ? "pools of" : "pool",
 		kv_format_size(d->setup.cfg.pool_bytes, pool, sizeof(pool)),
 		d->setup.dev.ops->name, d->setup.nr_extents,
 		d->setup.nr_extents == 1 ? "" : "s",

@@ -135,6 +135,22 @@ void metric_domain(struct metric_page *p, const char *suffix,
 		     proc_tenant_name(p->ctx->proc, d->tenant, &info));
 }
 
+/* Begin a sample of a gauge of a domain, with its device pools: gpu0, or gpu0-gpu1. */
+static void metric_gauge(struct metric_page *p, const struct core_domain_view *d)
+{
+	char pools[PROC_POOLS_NAME];
+
+	metric_domain(p, "", d);
+	proc_pools_name(d->pool, d->shards, pools);
+	metric_label(p, "pool", pools);
+}
+
+/* The same of a counter: it has no pool, so a move does not end its series. */
+static void metric_counter(struct metric_page *p, const struct core_domain_view *d)
+{
+	metric_domain(p, "", d);
+}
+
 /* ---- the node ---- */
 
 /* Begin the family of a key of meminfo, like GpuFree or Committed_AS. */
@@ -161,17 +177,26 @@ static void memory_value(struct metric_page *p, const char *key,
 	metric_plain(p, bytes);
 }
 
-/* The parts of the pool: they add up to memory_gpu_total_bytes. */
-static void pool_parts(struct metric_page *p, const struct core_pool_view *v)
+/* The parts of each pool: all of them add up to memory_gpu_total_bytes. */
+static void pool_parts(struct metric_page *p, const struct proc_node *n)
 {
+	char pool[16];
+	u32 i;
+
 	metric_family(p, "pool_bytes", "gauge", UNIT_ONE,
-		      "the device pool by use: every byte is in exactly one part");
+		      "the device pools by use: every byte is in exactly one part of one pool");
+	for (i = 0; i < n->nr_zones; i++) {
+		const struct core_pool_view *v = &n->zone[i];
+
+		snprintf(pool, sizeof(pool), PROC_POOL_NAME, i);
 #define x(part, text)							\
-	metric_sample(p, "");						\
-	metric_label(p, "part", #part);					\
-	metric_value(p, v->part);
-	CORE_POOL_PARTS(x)
+		metric_sample(p, "");					\
+		metric_label(p, "pool", pool);				\
+		metric_label(p, "part", #part);				\
+		metric_value(p, v->part);
+		CORE_POOL_PARTS(x)
 #undef x
+	}
 }
 
 static void node_memory(struct metric_page *page)
@@ -185,7 +210,7 @@ static void node_memory(struct metric_page *page)
 	struct core_tier_view areas, *s = &areas;
 
 	proc_areas_sum(&proc->node, s);
-	pool_parts(page, p);
+	pool_parts(page, &proc->node);
 #define x(key, bytes, text) memory_value(page, key, text, bytes);
 	MEMINFO_TOTALS(x)
 	MEMINFO_OVERLAYS(x)
@@ -240,7 +265,7 @@ static void domain_blocks(struct metric_page *p)
 		      "blocks of its spans by state: every one is in exactly one");
 	for (i = 0; i < proc->node.nr_domains; i++) {
 		for (state = 0; state < PROC_BLOCK_STATES; state++) {
-			metric_domain(p, "", &proc->domains[i]);
+			metric_gauge(p, &proc->domains[i]);
 			metric_label(p, "state", core_block_state_name(state));
 			metric_value(p, proc->domains[i].blocks[state]);
 		}
@@ -252,7 +277,7 @@ static void metric_group(struct metric_page *p, const struct core_domain_view *d
 {
 	char number[12];
 
-	metric_domain(p, "", d);
+	metric_gauge(p, d);
 	snprintf(number, sizeof(number), "%u", i);
 	metric_label(p, "group", number);
 }
@@ -289,7 +314,7 @@ static void domain_figures(struct metric_page *p)
 	for (i = 0; i < proc->node.nr_domains; i++) {			\
 		const struct core_domain_view *d = &proc->domains[i];	\
 									\
-		metric_domain(p, "", d);				\
+		metric_##type(p, d);					\
 		metric_value(p, expr);					\
 	}
 	METRICS_DOMAIN(x)

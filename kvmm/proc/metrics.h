@@ -19,7 +19,7 @@ enum metric_unit {
 	UNIT_LIMIT,	/* bytes, or KVMM_LIMIT_MAX: printed as +Inf */
 };
 
-/* Families of each domain `d`; labels: domain, tenant. */
+/* Families of each domain `d`; labels: domain, tenant, and of a gauge pool. */
 #define METRICS_DOMAIN(x)						\
 	x(domain_clients, UNIT_ONE, gauge, d->nr_clients,		\
 	  "clients attached")						\

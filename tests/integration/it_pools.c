@@ -153,6 +153,9 @@ START_TEST(test_words)
 	log = node_log();
 	ck_assert_msg(strstr(log, "domain mover: moved from gpu0 to gpu1, "), "%s", log);
 	ck_assert_msg(!strstr(log, "another model identity"), "%s", log);
+	ck_assert_msg(strstr(log, "pool gpu0: 1M on host, 16 extents\n"), "%s", log);
+	ck_assert_msg(strstr(log, "pool gpu1: 4M on host, 64 extents\n"), "%s", log);
+	ck_assert_msg(strstr(log, "pools of 5M on host, 80 extents of 64K, "), "%s", log);
 	free(log);
 	rig_stop(&rig);
 }

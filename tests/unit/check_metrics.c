@@ -105,12 +105,12 @@ START_TEST(test_page)
 
 	ck_assert_uint_gt(prom.nr, 200);
 	ck_assert_ptr_nonnull(strstr(text, "kvmm_info{version=\"" KVMM_VERSION "\",abi=\""));
-	value(text, "kvmm_domain_clients{domain=\"chat@0\",tenant=\"500\"}");
-	value(text, "kvmm_domain_clients{domain=\"a\\\\040\\\"b\\\"\\\\134n{}\",tenant=\"500\"}");
+	value(text, "kvmm_domain_clients{domain=\"chat@0\",tenant=\"500\",pool=\"gpu0\"}");
+	value(text, "kvmm_domain_clients{domain=\"a\\\\040\\\"b\\\"\\\\134n{}\",tenant=\"500\",pool=\"gpu0\"}");
 	ck_assert_double_eq(value(text, "kvmm_swap_area_rd_seconds_total{area=\"0\",path=\"/a\\\\040\\\"path\\\"\\\\012of\\\\040\\\\134\\\\040many\"}"),
 			    12.000000034);
 	ck_assert_ptr_nonnull(strstr(text, "# TYPE kvmm_swap_area_wr_depth gauge\n"));
-	ck_assert(isinf(value(text, "kvmm_domain_memory_max_bytes{domain=\"chat@0\",tenant=\"500\"}")));
+	ck_assert(isinf(value(text, "kvmm_domain_memory_max_bytes{domain=\"chat@0\",tenant=\"500\",pool=\"gpu0\"}")));
 	ck_assert_double_eq(value(text, "kvmm_uptime_seconds"), 10.67);
 	ck_assert_double_eq(value(text, "kvmm_mm_idle_seconds_total"), 1.23);
 }
@@ -168,8 +168,8 @@ START_TEST(test_parts_add_up)
 {
 	const char *text = metrics();
 
-	ck_assert_double_gt(value(text, "kvmm_pool_bytes{part=\"sealed\"}"), 0);
-	ck_assert_double_gt(value(text, "kvmm_pool_bytes{part=\"cached\"}"), 0);
+	ck_assert_double_gt(value(text, "kvmm_pool_bytes{pool=\"gpu0\",part=\"sealed\"}"), 0);
+	ck_assert_double_gt(value(text, "kvmm_pool_bytes{pool=\"gpu0\",part=\"cached\"}"), 0);
 	ck_assert_double_eq(sum(text, "kvmm_pool_bytes{"),
 			    value(text, "kvmm_memory_gpu_total_bytes"));
 	ck_assert_double_eq(sum(text, "kvmm_domain_seqs_running{"), 1);
@@ -199,7 +199,7 @@ START_TEST(test_lives)
 	const char *text;
 	u64 seq = fx_prefill(&fx, us, 40, 90000);
 
-	ck_assert_double_eq(value(metrics(), "kvmm_domain_tail_bytes{domain=\"life\",tenant=\"500\"}"),
+	ck_assert_double_eq(value(metrics(), "kvmm_domain_tail_bytes{domain=\"life\",tenant=\"500\",pool=\"gpu0\"}"),
 			    8 * 4608 / 16);
 	fx.now += 1000000000ull;
 	fx_close(&fx, us, seq);
@@ -227,7 +227,7 @@ END_TEST
 START_TEST(test_tails_of_groups)
 {
 	static const char series[] =
-		"kvmm_domain_tail_bytes{domain=\"gemma\",tenant=\"500\"}";
+		"kvmm_domain_tail_bytes{domain=\"gemma\",tenant=\"500\",pool=\"gpu0\"}";
 	u32 us = fx_attach_groups(&fx, US, "gemma");
 	u64 seq = fx_prefill(&fx, us, 100, 1);
 
@@ -243,7 +243,7 @@ static double group(const char *text, const char *name, u32 nr)
 	char series[160];
 
 	snprintf(series, sizeof(series),
-		 "kvmm_domain_group_%s{domain=\"gemma\",tenant=\"500\",group=\"%u\"}",
+		 "kvmm_domain_group_%s{domain=\"gemma\",tenant=\"500\",pool=\"gpu0\",group=\"%u\"}",
 		 name, nr);
 	return value(text, series);
 }
@@ -494,7 +494,7 @@ START_TEST(test_tenant)
 					 &fx.out), 0);
 	text = seq_text(&fx.out);
 	ck_assert_msg(prom_read(&prom, text), "%s", prom.why);
-	value(text, "kvmm_domain_clients{domain=\"chat\",tenant=\"501\"}");
+	value(text, "kvmm_domain_clients{domain=\"chat\",tenant=\"501\",pool=\"gpu0\"}");
 	value(text, "kvmm_tenant_domains{tenant=\"501\"}");
 	for (i = 0; i < ARRAY_SIZE(not_theirs); i++)
 		ck_assert_msg(!strstr(text, not_theirs[i]), "%s",

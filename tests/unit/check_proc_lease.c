@@ -97,9 +97,9 @@ START_TEST(test_counts)
 	ck_assert(says("domain/chat/status", "KvLeased:\t      13 kB\n"));
 	ck_assert(says("domains", "       2          13 "));
 	ck_assert(says("vmstat", "nr_seqs 3\nnr_seqs_running 1\nnr_seqs_waiting 0\nnr_leases 2\n"));
-	ck_assert(says("metrics", "\nkvmm_domain_leases{domain=\"chat\",tenant=\"1\"} 2\n"));
-	ck_assert(says("metrics", "\nkvmm_domain_leased_bytes{domain=\"chat\",tenant=\"1\"} 13824\n"));
-	ck_assert(says("metrics", "\nkvmm_domain_seqs_waiting{domain=\"chat\",tenant=\"1\"} 0\n"));
+	ck_assert(says("metrics", "\nkvmm_domain_leases{domain=\"chat\",tenant=\"1\",pool=\"gpu0\"} 2\n"));
+	ck_assert(says("metrics", "\nkvmm_domain_leased_bytes{domain=\"chat\",tenant=\"1\",pool=\"gpu0\"} 13824\n"));
+	ck_assert(says("metrics", "\nkvmm_domain_seqs_waiting{domain=\"chat\",tenant=\"1\",pool=\"gpu0\"} 0\n"));
 	ck_assert(says("metrics", "\nkvmm_leases 2\n"));
 	snprintf(path, sizeof(path), "client/0/seq/%u/explain", KVMM_SEQ_INDEX(a.seq));
 	ck_assert(says(path, "State:\tleased\n"));

@@ -70,6 +70,18 @@ START_TEST(test_tables)
 }
 END_TEST
 
+/* The parts of each pool, and the pools of each domain. */
+START_TEST(test_metrics)
+{
+	want("metrics", "\nkvmm_domain_clients{domain=\"wide\",tenant=\"");
+	want("metrics", ",pool=\"gpu0-gpu1\"} 1\n");
+	want("metrics", ",pool=\"gpu1\",state=\"sealed\"} ");
+	want("metrics", "\nkvmm_pool_bytes{pool=\"gpu0\",part=\"sealed\"} ");
+	want("metrics", "\nkvmm_pool_bytes{pool=\"gpu1\",part=\"free_extents\"} ");
+	want("metrics", "\nkvmm_memory_gpu_total_bytes 786432\n");
+}
+END_TEST
+
 /* The cost of a smaller pool has the domains in it alone. */
 START_TEST(test_shrink)
 {
@@ -178,6 +190,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, fx_teardown);
 	tcase_add_test(tc, test_status);
 	tcase_add_test(tc, test_tables);
+	tcase_add_test(tc, test_metrics);
 	tcase_add_test(tc, test_shrink);
 	tcase_add_test(tc, test_memory);
 	tcase_add_test(tc, test_maps);
