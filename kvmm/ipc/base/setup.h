@@ -57,6 +57,12 @@ struct setup {
 	uid_t			own_uid;
 };
 
+/* setup_pool_option() - the option that gives the size of the device pools */
+static inline const char *setup_pool_option(const struct setup *s)
+{
+	return s->opt.pools.nr ? "pool" : "pool-size";
+}
+
 /* setup_pool_bytes() - bytes of one device pool */
 static inline u64 setup_pool_bytes(const struct setup *s, u32 pool)
 {

@@ -122,13 +122,14 @@ int config_check(struct setup *s)
 	if (o->area_max && !s->host_size)
 		pr_warn("--area-max is of no use without a host pool, which all swap goes through: give it --host-size");
 	if (s->pool_size >= CORE_POOL_LIMIT) {
-		pr_err("--pool-size %s is too large: a pool has less than %s: give a smaller one",
-		       pool, kv_format_size(CORE_POOL_LIMIT, ext, sizeof(ext)));
+		pr_err("--%s %s is too large: all pools together have less than %s: give less",
+		       setup_pool_option(s), pool,
+		       kv_format_size(CORE_POOL_LIMIT, ext, sizeof(ext)));
 		return -EINVAL;
 	}
 	if (s->pool_size / o->extent_size > UINT32_MAX / 4) {
-		pr_err("--pool-size %s has too many extents of %s: give a larger --extent-size",
-		       pool, ext);
+		pr_err("--%s %s has too many extents of %s: give a larger --extent-size",
+		       setup_pool_option(s), pool, ext);
 		return -EINVAL;
 	}
 	return 0;

@@ -69,10 +69,10 @@ static int limits_device(struct setup *s, struct deposit *p)
 		avail = ops->available(&s->dev);
 	if (avail >= s->cfg.pool_bytes)
 		return 0;
-	pr_err("a pool of %s does not fit the %s that are available on the device: give a smaller --pool-size",
+	pr_err("a pool of %s does not fit the %s that are available on the device: give a smaller --%s",
 	       kv_format_size(s->cfg.pool_bytes, pool, sizeof(pool)),
 	       kv_format_size(avail & ~((1ull << 20) - 1), room,
-			      sizeof(room)));
+			      sizeof(room)), setup_pool_option(s));
 	return -ENOMEM;
 }
 
@@ -109,9 +109,10 @@ int limits_memory(struct setup *s, struct deposit *p)
 		       sizeof(arena));
 	kv_format_size(avail & ~((1ull << 20) - 1), room, sizeof(room));
 	memory_look(&m, "");
-	pr_err("%s of %s and %s of records for %s do not fit the %s of memory that are available%s%s: give a smaller --pool-size%s, or a larger --min-token-bytes (now %u)",
+	pr_err("%s of %s and %s of records for %s do not fit the %s of memory that are available%s%s: give a smaller --%s%s, or a larger --min-token-bytes (now %u)",
 	       host ? "pools" : "a pool", pool, arena, host ? "them" : "it",
-	       room, *m.group ? " in the control group " : "", m.group, host ? ", --host-size or --area-max" : "",
+	       room, *m.group ? " in the control group " : "", m.group, setup_pool_option(s),
+	       host ? ", --host-size or --area-max" : "",
 	       s->cfg.min_token_bytes);
 	return -ENOMEM;
 }
