@@ -230,12 +230,13 @@ static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
 	/* Any pool, or one of two; a domain with shards begins in the first. */
 	if (w->zone_extents[1])
 		req->pool = (u32)(mix2(d->uid, 3) % (4 - req->nr_shards));
-	/* Two draws of one domain share its limits. */
+	/* Two draws of one domain share its limits, and what its first client hints. */
 	for (n = 0; n < i; n++)
 		if (w->dom[n].uid == d->uid) {
 			memcpy(req->limits, w->dom[n].req.limits,
 			       sizeof(req->limits));
 			req->weight = w->dom[n].req.weight;
+			req->step_tokens = w->dom[n].req.step_tokens;
 		}
 }
 
