@@ -21,7 +21,7 @@
 
 static bool acts(const struct sim_client *cl)
 {
-	return cl->state == SIM_ALIVE && !cl->hung && !cl->broken;
+	return cl->state == SIM_ALIVE && !cl->hung && !cl->broken && !cl->unsure;
 }
 
 /* One client does all that it can. */
@@ -69,7 +69,8 @@ static void drain_round(struct sim *w)
 	for (i = 0; i < SIM_CLIENTS; i++) {
 		struct sim_client *cl = &w->cl[i];
 
-		if (cl->state == SIM_ALIVE && cl->killed) {
+		/* A leader whose new rank died ends: no other rank comes. */
+		if (cl->state == SIM_ALIVE && (cl->killed || cl->unsure)) {
 			shell_dead(w, cl);
 			world_event_done(w);
 		} else if (acts(cl)) {

@@ -243,7 +243,8 @@ void laws_check_kill(struct sim *w, struct sim_client *cl, int reason)
 		return;
 	}
 	if (reason == -EPIPE) {
-		LAW(w, cl->broken, "client %u is killed, and its group is whole", cl->id);
+		LAW(w, cl->broken || cl->unsure,
+		    "client %u is killed, and its group is whole", cl->id);
 		return;
 	}
 	if (reason != -ETIME) {

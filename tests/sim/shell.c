@@ -183,16 +183,29 @@ struct sim_client *shell_member(struct sim *w, const struct sim_client *cl, u32 
 	return NULL;
 }
 
-/* A client died: the rest of its group cannot go on. */
+static bool has_mapped(const struct sim *w, const struct sim_client *cl)
+{
+	u32 e;
+
+	for (e = 0; e < w->nr_extents; e++)
+		if (cl->mapped[e])
+			return true;
+	return false;
+}
+
+/* A client died: the rest of its group cannot go on, unless it was a new rank. */
 static void group_breaks(struct sim *w, const struct sim_client *cl)
 {
+	const bool sure = !cl->shard || has_mapped(w, cl);
 	u32 i;
 
 	for (i = 0; i < SIM_CLIENTS && cl->group; i++)
 		if (&w->cl[i] != cl && w->cl[i].state == SIM_ALIVE &&
 		    w->cl[i].group == cl->group) {
-			w->cl[i].broken = true;
-			cover_note("groups that lost a client");
+			w->cl[i].broken |= sure;
+			w->cl[i].unsure |= !sure;
+			cover_note(sure ? "groups that lost a client" :
+				   "groups that lost a client without memory");
 		}
 }
 

@@ -182,6 +182,9 @@ static void grant_group(struct sim *w, struct sim_client *cl, struct sim_seq *q,
 	if (group_is_state(w, cl, g))
 		groups_grant_state(w, cl, q, g, a, res);
 	nr = seq_blocks(w, cl, q, g, seq_cover(cl, q));
+	/* A table that became shorter is told by the next grant that writes. */
+	if (!a->max_tokens)
+		q->nr_table[g] = min(q->nr_table[g], nr);
 	LAW(w, res->table_lo == KVMM_NO_INDEX ? nr == q->nr_table[g] :
 	    res->table_lo <= q->nr_table[g] && res->table_lo < nr,
 	    "client %u: sequence %llx: group %u: table new from %u on, had %u, has %u",

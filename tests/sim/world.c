@@ -184,7 +184,7 @@ static struct sim_client *client_random(struct sim *w, u32 states, bool awake)
 		struct sim_client *cl = &w->cl[(at + i) % SIM_CLIENTS];
 
 		if ((states & BIT(cl->state)) &&
-		    !(awake && (cl->hung || cl->away || cl->broken)))
+		    !(awake && (cl->hung || cl->away || cl->broken || cl->unsure)))
 			return cl;
 	}
 	return NULL;
