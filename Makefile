@@ -758,7 +758,7 @@ fuzz:
 check-style:
 	$(Q).ci/check-style
 
-CLIENT_HEADERS := $(wildcard include/libkvmm.h include/uapi/*.h include/kvmm/types.h)
+CLIENT_HEADERS := $(wildcard include/libkvmm.h include/libkvmm_objects.h include/uapi/*.h include/kvmm/types.h)
 VERSION = $(shell sed -n 's/^.define KVMM_VERSION[^"]*"\(.*\)"/\1/p' include/kvmm/version.h 2>/dev/null)
 
 # The programs print these from their tables.

@@ -46,7 +46,7 @@
  * FNV-1a over tests/data/uapi-layout.txt, the list of every structure, field, offset, size and
  * number of this header; the test that writes that list checks it.
  */
-#define KVMM_LAYOUT_HASH	0x8aff83eb70462cd6ull	/* of the layout below */
+#define KVMM_LAYOUT_HASH	0x1e3a448123977527ull	/* of the layout below */
 
 /* Sizes, and numbers that stand for none */
 
@@ -810,6 +810,10 @@ KVMM_ASSERT_SIZE(kvmm_len_arg, 16);
 #define KVMM_ADV_KEEP_UNTIL	4	/* value: CLOCK_MONOTONIC ns; a lease ends then */
 #define KVMM_ADV_DONTNEED	5	/* its cache is dropped when it ends */
 #define KVMM_ADV_RETAIN		6	/* value: KVMM_RANGE() */
+
+/* kvmm_advise_arg.value of KVMM_ADV_DONTNEED */
+#define KVMM_DONTNEED_OWN	0	/* content that no lookup ever found */
+#define KVMM_DONTNEED_FOUND	1	/* content that lookups found, too */
 
 /* kvmm_advise_arg.retain, and the class by priority without advice */
 #define KVMM_RETAIN_PRIO	0	/* by priority */

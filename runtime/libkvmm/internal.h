@@ -145,6 +145,7 @@ struct kvmm {
 	u32				submitted;
 	u64				number;	/* number of the last request */
 	u64				step[KVMM_MAX_STEPS];	/* steps not ended */
+	u64				object_step;	/* last step of objects.c */
 	u32				nr_steps;
 	u64				arg_head;
 	u64				arg_tail;
@@ -224,5 +225,17 @@ int lk_look_around(struct kvmm *k, s64 now);
 int lk_wait_for(struct kvmm *k, u32 index, s64 timeout_ns);
 int lk_take(struct kvmm *k, u32 index, struct kvmm_done *done);
 void lk_collect(struct kvmm *k);
+
+/* One request that is prepared and waited for. */
+struct lk_verb {
+	struct kvmm_sqe		*sqe;
+	void			*args;
+	u32			index;
+	struct kvmm_done	done;
+};
+
+/* verbs.c */
+int lk_verb_prep(struct kvmm *k, struct lk_verb *v, u16 op, u32 nr, u64 bytes);
+int lk_verb_run(struct kvmm *k, struct lk_verb *v, void *out, u32 want);
 
 #endif /* LIBKVMM_INTERNAL_H */

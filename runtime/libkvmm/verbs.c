@@ -12,19 +12,11 @@
  */
 #include "runtime/libkvmm/internal.h"
 
-/* One request being prepared. */
-struct verb {
-	struct kvmm_sqe		*sqe;
-	void			*args;
-	u32			index;
-	struct kvmm_done	done;
-};
-
 /*
  * Get an entry and room for its arguments; wait for requests in flight if
  * needed.
  */
-static int verb_prep(struct kvmm *k, struct verb *v, u16 op, u32 nr, u64 bytes)
+int lk_verb_prep(struct kvmm *k, struct lk_verb *v, u16 op, u32 nr, u64 bytes)
 {
 	int ret;
 
@@ -57,7 +49,7 @@ static int verb_prep(struct kvmm *k, struct verb *v, u16 op, u32 nr, u64 bytes)
  * Return: the request's status, or -ECONNRESET; a request that succeeded has
  * @want records.
  */
-static int verb_wait(struct kvmm *k, struct verb *v, u32 want)
+static int lk_verb_wait(struct kvmm *k, struct lk_verb *v, u32 want)
 {
 	int ret;
 
@@ -74,11 +66,11 @@ static int verb_wait(struct kvmm *k, struct verb *v, u32 want)
 	return v->done.status;
 }
 
-/* verb_wait(), then copy the records to @out and release them. */
-static int verb_run(struct kvmm *k, struct verb *v, void *out, u32 want)
+/* lk_verb_wait(), then copy the records to @out and release them. */
+int lk_verb_run(struct kvmm *k, struct lk_verb *v, void *out, u32 want)
 {
 	const u32 size = lk_result_size(v->sqe->op);
-	int ret = verb_wait(k, v, want);
+	int ret = lk_verb_wait(k, v, want);
 
 	if (!ret && want)
 		memcpy(out, v->done.results, (size_t)want * size);
@@ -88,23 +80,23 @@ static int verb_run(struct kvmm *k, struct verb *v, void *out, u32 want)
 
 int kvmm_nop(struct kvmm *k)
 {
-	struct verb v;
-	int ret = verb_prep(k, &v, KVMM_OP_NOP, 0, 0);
+	struct lk_verb v;
+	int ret = lk_verb_prep(k, &v, KVMM_OP_NOP, 0, 0);
 
-	return ret ? ret : verb_run(k, &v, NULL, 0);
+	return ret ? ret : lk_verb_run(k, &v, NULL, 0);
 }
 
 int kvmm_seq_open(struct kvmm *k, const struct kvmm_open_arg *args, u32 nr,
 		  struct kvmm_open_res *res)
 {
 	const u64 bytes = (u64)nr * sizeof(*args);
-	struct verb v;
-	int ret = verb_prep(k, &v, KVMM_OP_SEQ_OPEN, nr, bytes);
+	struct lk_verb v;
+	int ret = lk_verb_prep(k, &v, KVMM_OP_SEQ_OPEN, nr, bytes);
 
 	if (ret)
 		return ret;
 	memcpy(v.args, args, bytes);
-	return verb_run(k, &v, res, nr);
+	return lk_verb_run(k, &v, res, nr);
 }
 
 /* Send one piece of ids; @last: it is the last piece. */
@@ -113,10 +105,10 @@ static int match_piece(struct kvmm *k, u64 seq, const u32 *ids, u32 start,
 {
 	struct kvmm_match_arg *arg;
 	struct kvmm_seq_res res;
-	struct verb v;
+	struct lk_verb v;
 	int ret;
 
-	ret = verb_prep(k, &v, KVMM_OP_SEQ_MATCH, 1,
+	ret = lk_verb_prep(k, &v, KVMM_OP_SEQ_MATCH, 1,
 			sizeof(*arg) + (u64)nr * sizeof(u32));
 	if (ret)
 		return ret;
@@ -128,7 +120,7 @@ static int match_piece(struct kvmm *k, u64 seq, const u32 *ids, u32 start,
 		.flags = last ? KVMM_MATCH_LAST : 0,
 	};
 	memcpy(arg + 1, ids + start, (size_t)nr * sizeof(u32));
-	ret = verb_run(k, &v, &res, 1);
+	ret = lk_verb_run(k, &v, &res, 1);
 	return ret ? ret : res.status;
 }
 
@@ -157,8 +149,8 @@ static int lookup_piece(struct kvmm *k, u64 salt, const __u64 *cookie,
 			struct kvmm_lookup_res *res)
 {
 	struct kvmm_lookup_arg *arg;
-	struct verb v;
-	int ret = verb_prep(k, &v, KVMM_OP_SEQ_LOOKUP, 1,
+	struct lk_verb v;
+	int ret = lk_verb_prep(k, &v, KVMM_OP_SEQ_LOOKUP, 1,
 			    sizeof(*arg) + (u64)nr * sizeof(u32));
 
 	if (ret)
@@ -172,7 +164,7 @@ static int lookup_piece(struct kvmm *k, u64 salt, const __u64 *cookie,
 		.flags = last ? KVMM_LOOKUP_LAST : 0,
 	};
 	memcpy(arg + 1, ids + start, (size_t)nr * sizeof(u32));
-	ret = verb_run(k, &v, res, 1);
+	ret = lk_verb_run(k, &v, res, 1);
 	return ret ? ret : res->status;
 }
 
@@ -277,8 +269,8 @@ int kvmm_lease(struct kvmm *k, u64 salt, const struct kvmm_found *found, u32 ms,
 	       const char *label, struct kvmm_lease_res *res)
 {
 	struct kvmm_lease_arg *arg;
-	struct verb v;
-	int ret = verb_prep(k, &v, KVMM_OP_SEQ_LEASE, 1, sizeof(*arg));
+	struct lk_verb v;
+	int ret = lk_verb_prep(k, &v, KVMM_OP_SEQ_LEASE, 1, sizeof(*arg));
 
 	memset(res, 0, sizeof(*res));
 	if (ret)
@@ -292,7 +284,7 @@ int kvmm_lease(struct kvmm *k, u64 salt, const struct kvmm_found *found, u32 ms,
 	};
 	memcpy(arg->label, label ? label : "", strnlen(label ? label : "",
 						       sizeof(arg->label)));
-	ret = verb_run(k, &v, res, 1);
+	ret = lk_verb_run(k, &v, res, 1);
 	return ret ? ret : res->status;
 }
 
@@ -300,8 +292,8 @@ int kvmm_seq_fork(struct kvmm *k, u64 seq, u32 nr_children,
 		  struct kvmm_open_res *res)
 {
 	struct kvmm_fork_arg *arg;
-	struct verb v;
-	int ret = verb_prep(k, &v, KVMM_OP_SEQ_FORK, 1, sizeof(*arg));
+	struct lk_verb v;
+	int ret = lk_verb_prep(k, &v, KVMM_OP_SEQ_FORK, 1, sizeof(*arg));
 
 	if (ret)
 		return ret;
@@ -310,20 +302,20 @@ int kvmm_seq_fork(struct kvmm *k, u64 seq, u32 nr_children,
 		.seq = seq,
 		.nr_children = nr_children,
 	};
-	return verb_run(k, &v, res, nr_children);
+	return lk_verb_run(k, &v, res, nr_children);
 }
 
 /* Run any verb that takes no ids and answers with kvmm_seq_res. */
 static int entries_run(struct kvmm *k, u16 op, const void *args, u64 bytes,
 		       u32 nr, struct kvmm_seq_res *res)
 {
-	struct verb v;
-	int ret = verb_prep(k, &v, op, nr, bytes);
+	struct lk_verb v;
+	int ret = lk_verb_prep(k, &v, op, nr, bytes);
 
 	if (ret)
 		return ret;
 	memcpy(v.args, args, bytes);
-	return verb_run(k, &v, res, nr);
+	return lk_verb_run(k, &v, res, nr);
 }
 
 int kvmm_seq_remap(struct kvmm *k, const struct kvmm_remap_arg *args, u32 nr,
@@ -359,16 +351,16 @@ int kvmm_seq_close(struct kvmm *k, const u64 *seqs, u32 nr)
 {
 	const struct kvmm_seq_res *res;
 	struct kvmm_seq_arg *arg;
-	struct verb v;
+	struct lk_verb v;
 	int ret;
 	u32 i;
 
-	ret = verb_prep(k, &v, KVMM_OP_SEQ_CLOSE, nr, (u64)nr * sizeof(*arg));
+	ret = lk_verb_prep(k, &v, KVMM_OP_SEQ_CLOSE, nr, (u64)nr * sizeof(*arg));
 	if (ret)
 		return ret;
 	for (arg = v.args, i = 0; i < nr; i++)
 		arg[i].seq = seqs[i];
-	ret = verb_wait(k, &v, nr);
+	ret = lk_verb_wait(k, &v, nr);
 	for (res = v.done.results, i = 0; !ret && i < nr; i++)
 		ret = res[i].status;
 	lk_collect(k);
@@ -380,15 +372,15 @@ int kvmm_step_begin(struct kvmm *k, u64 step,
 		    struct kvmm_begin_res *res)
 {
 	const u64 bytes = (u64)nr * sizeof(*args);
-	struct verb v;
-	int ret = verb_prep(k, &v, KVMM_OP_STEP_BEGIN, nr, bytes);
+	struct lk_verb v;
+	int ret = lk_verb_prep(k, &v, KVMM_OP_STEP_BEGIN, nr, bytes);
 
 	if (ret)
 		return ret;
 	v.sqe->step = step;
 	if (nr)
 		memcpy(v.args, args, bytes);
-	return verb_run(k, &v, res, nr * k->nr_groups);
+	return lk_verb_run(k, &v, res, nr * k->nr_groups);
 }
 
 int kvmm_step_end(struct kvmm *k, u64 step, u64 device_ns, u64 prefill_tokens,
@@ -397,13 +389,13 @@ int kvmm_step_end(struct kvmm *k, u64 step, u64 device_ns, u64 prefill_tokens,
 {
 	const u64 bytes = (u64)nr * sizeof(*args);
 	u64 nr_ids = 0;
-	struct verb v;
+	struct lk_verb v;
 	int ret;
 	u32 i;
 
 	for (i = 0; i < nr; i++)
 		nr_ids += args[i].nr_ids;
-	ret = verb_prep(k, &v, KVMM_OP_STEP_END, nr,
+	ret = lk_verb_prep(k, &v, KVMM_OP_STEP_END, nr,
 			bytes + nr_ids * sizeof(u32));
 	if (ret)
 		return ret;
@@ -414,5 +406,5 @@ int kvmm_step_end(struct kvmm *k, u64 step, u64 device_ns, u64 prefill_tokens,
 		memcpy(v.args, args, bytes);
 	if (nr_ids)
 		memcpy((char *)v.args + bytes, ids, nr_ids * sizeof(u32));
-	return verb_run(k, &v, res, nr);
+	return lk_verb_run(k, &v, res, nr);
 }

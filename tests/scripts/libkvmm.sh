@@ -21,12 +21,12 @@ same()
 	[ $rc = 0 ] && [ -s "$1" ]
 }
 
-${CC:-gcc} -E -P -I"$KVMM_TOP/include" -include libkvmm.h -x c /dev/null |
+${CC:-gcc} -E -P -I"$KVMM_TOP/include" -include libkvmm_objects.h -x c /dev/null |
 	grep -oE '\bkvmm_[a-z_]+ ?\(' | tr -d ' (' | sort -u >"$work/header"
 nm -D --defined-only "$shared" | sed -n 's/.* T \(.*\)@@.*/\1/p' | sort >"$work/shared"
 nm -g --defined-only "$lib/libkvmm.a" | sed -n 's/.* T //p' | sort >"$work/archive"
 nm -D --defined-only "$shared" | sed -n 's/.* T \(.*\)@@\(.*\)/\2 \1/p' | sort >"$work/versions"
-check 'the shared library exports what the header declares' same "$work/header" "$work/shared"
+check 'the shared library exports what the headers declare' same "$work/header" "$work/shared"
 check 'so does the archive' same "$work/header" "$work/archive"
 [ "${UPDATE:-0}" = 0 ] || cp "$work/versions" "$KVMM_TOP/tests/data/libkvmm-names.txt"
 comm -23 "$KVMM_TOP/tests/data/libkvmm-names.txt" "$work/versions" >"$work/gone"

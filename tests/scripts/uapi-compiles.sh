@@ -10,7 +10,7 @@
 inc=$KVMM_TOP/include
 strict="-Wall -Wextra -Werror -I$inc -fsyntax-only"
 
-for header in uapi/kvmm.h kvmm/ring.h libkvmm.h; do
+for header in uapi/kvmm.h kvmm/ring.h libkvmm.h libkvmm_objects.h; do
 	printf '#include <%s>\nint main(void);\nint main(void) { return 0; }\n' "$header" \
 		>"$work/one.c"
 	cp "$work/one.c" "$work/one.cc"

@@ -224,7 +224,8 @@ static void lease_advise(struct sim *w, struct sim_client *cl, struct sim_lease 
 	int err;
 
 	*a = (struct kvmm_advise_arg){ .seq = l->handle, .advice = advice,
-		.value = advice == KVMM_ADV_KEEP_UNTIL ? until : 0 };
+		.value = advice == KVMM_ADV_KEEP_UNTIL ? until :
+			 advice == KVMM_ADV_DONTNEED ? l->number % 2 : 0 };
 	LOG(w, "client %u: advice %u for lease %llx", cl->id, advice,
 	    (unsigned long long)l->handle);
 	err = shell_submit(w, cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a));

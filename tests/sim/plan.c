@@ -230,7 +230,7 @@ static void draw_domain(struct sim *w, u32 i, u32 nr_tenants)
 	/* Any pool, or one of two; a domain with shards begins in the first. */
 	if (w->zone_extents[1])
 		req->pool = (u32)(mix2(d->uid, 3) % (4 - req->nr_shards));
-	/* Two draws of one domain share its limits, and what its first client hints. */
+	/* Two draws of one domain share its limits and the hint of its first client. */
 	for (n = 0; n < i; n++)
 		if (w->dom[n].uid == d->uid) {
 			memcpy(req->limits, w->dom[n].req.limits,

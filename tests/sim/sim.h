@@ -203,7 +203,7 @@ struct sim_client {
 	bool	asking;
 	bool	unbound;
 	bool	broken;		/* a client of its group has died */
-	bool	unsure;		/* its rank died, and may have mapped nothing: it is killed, or goes on */
+	bool	unsure;		/* its rank died and perhaps mapped nothing: is it killed? */
 	u32	group;		/* clients with one number map a shard each; 0: all shards */
 	u32	shard;		/* of the group's; the client with shard 0 leads */
 	u64	stopped_at;	/* when it was back after a salvage: steps from before ended */

@@ -356,6 +356,8 @@ static void advise_retention(struct sim *w, struct sim_client *cl,
 	int err;
 
 	*a = (struct kvmm_advise_arg){ .seq = q->handle, .advice = advice };
+	if (advice == KVMM_ADV_DONTNEED)
+		a->value = q->handle % 2;
 	if (advice == KVMM_ADV_KEEP_UNTIL)
 		a->value = w->now + rng_below(&w->rng, 2000) * SIM_MS;
 	if (advice == KVMM_ADV_RETAIN) {

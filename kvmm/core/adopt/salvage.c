@@ -277,7 +277,7 @@ static bool seq_is_sane(const struct core *c, const struct kv_seq *s)
 static void seq_reset(struct core *c, u32 i)
 {
 	struct kv_seq *s = &c->seqs[i], was = *s;
-	u32 keep = SEQF_COLD | SEQF_DONTNEED | SEQF_RETAIN;
+	u32 keep = SEQF_COLD | SEQF_DONTNEED | SEQF_DROPFOUND | SEQF_RETAIN;
 
 	*s = (struct kv_seq){
 		.generation = was.generation, .open_flags = was.open_flags,

@@ -674,6 +674,7 @@ struct kv_domain {
 #define SEQF_IN_REFUSED	BIT(13)	/* in its domain's refused_root */
 #define SEQF_RETAIN	BIT(14)	/* its blocks' retention class may have to change, see advise.c */
 #define SEQF_LEASE	BIT(15)	/* a lease, see lease.c: it never runs */
+#define SEQF_DROPFOUND	BIT(18)	/* with SEQF_DONTNEED: nor those that lookups found */
 #define SEQF_PROMOTE	BIT(16)	/* a lease on the list of those to be promoted */
 
 /* Links of a sequence in a tree, see order.c. */

@@ -248,7 +248,7 @@ static int advise_one(struct core *c, struct kv_seq *s,
 	if (a->advice == KVMM_ADV_RETAIN)
 		return retain_advise(s, a);
 	if (a->retain || !a->advice || a->advice > KVMM_ADV_DONTNEED ||
-	    (a->value && a->advice != KVMM_ADV_KEEP_UNTIL))
+	    !advise_value_is_sane(a))
 		return -EINVAL;
 	if (a->advice == KVMM_ADV_PAGEOUT || a->advice == KVMM_ADV_WILLNEED)
 		return swap_advise(c, s, a->advice);

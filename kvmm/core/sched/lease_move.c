@@ -83,7 +83,7 @@ int lease_advise(struct core *c, struct kv_seq *s, const struct kvmm_advise_arg 
 {
 	if (a->advice == KVMM_ADV_RETAIN)
 		return -EOPNOTSUPP;
-	if (a->retain || (a->value && a->advice != KVMM_ADV_KEEP_UNTIL))
+	if (a->retain || !advise_value_is_sane(a))
 		return -EINVAL;
 	switch (a->advice) {
 	case KVMM_ADV_KEEP_UNTIL:
@@ -98,7 +98,7 @@ int lease_advise(struct core *c, struct kv_seq *s, const struct kvmm_advise_arg 
 		return 0;
 	case KVMM_ADV_COLD:
 	case KVMM_ADV_DONTNEED:
-		advise_retention(s, a->advice, 0);
+		advise_retention(s, a->advice, a->value);
 		return 0;
 	}
 	return -EINVAL;

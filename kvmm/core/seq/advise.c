@@ -6,12 +6,12 @@
  * it ends.  Advice never hurts other sequences:
  *
  *	DONTNEED   blocks that no other sequence maps and no lookup ever found
- *		   leave the index
+ *		   leave the index; by its value, blocks that lookups found do so, too
  *	COLD	   these blocks become the oldest of all: they are evicted first
  *	KEEP_UNTIL blocks of the sequence are evicted last, until that time, from
  *		   the beginning as far as the domain's share of kept blocks reaches
  *
- * A block that any lookup found is not the sequence's own to give away.  The last
+ * Else a block that any lookup found is not the sequence's own to give away.  The last
  * advice counts.  PAGEOUT and WILLNEED are of another kind, see swap.c.
  *
  * RETAIN gives a range of tokens a class, the worth of finding it again; other
@@ -23,16 +23,24 @@
 
 /**
  * advise_retention() - remember DONTNEED, COLD or KEEP_UNTIL
- * @until: CLOCK_MONOTONIC ns
+ * @value: of KEEP_UNTIL: CLOCK_MONOTONIC ns; of DONTNEED: KVMM_DONTNEED_*
  */
-void advise_retention(struct kv_seq *s, u32 advice, u64 until)
+void advise_retention(struct kv_seq *s, u32 advice, u64 value)
 {
-	s->flags &= ~(SEQF_COLD | SEQF_DONTNEED);
-	s->keep_until = until;
+	s->flags &= ~(SEQF_COLD | SEQF_DONTNEED | SEQF_DROPFOUND);
+	s->keep_until = advice == KVMM_ADV_KEEP_UNTIL ? value : 0;
 	if (advice == KVMM_ADV_COLD)
 		s->flags |= SEQF_COLD;
 	if (advice == KVMM_ADV_DONTNEED)
-		s->flags |= SEQF_DONTNEED;
+		s->flags |= SEQF_DONTNEED | (value ? SEQF_DROPFOUND : 0);
+}
+
+/* advise_value_is_sane() - does the value of advice other than RETAIN belong to it? */
+bool advise_value_is_sane(const struct kvmm_advise_arg *a)
+{
+	if (a->advice == KVMM_ADV_DONTNEED)
+		return a->value <= KVMM_DONTNEED_FOUND;
+	return !a->value || a->advice == KVMM_ADV_KEEP_UNTIL;
 }
 
 /* ---- classes of retention ---- */
@@ -174,7 +182,7 @@ static void advise_table(struct core *c, const struct kv_seq *s, const struct kv
 
 	for (i = t->nr_blocks; i-- > t->trimmed;) {
 		node = own_name(c, table_pte(c, t, i));
-		if (node == CORE_NONE || c->nodes[node].hits)
+		if (node == CORE_NONE || (c->nodes[node].hits && !(s->flags & SEQF_DROPFOUND)))
 			continue;
 		if (s->flags & SEQF_COLD)
 			lru_chill(c, node);

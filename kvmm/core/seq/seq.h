@@ -67,7 +67,8 @@ void seq_drop_ids(struct core *c, struct kv_seq *s);
 u32 ids_share(const struct core *c);
 
 /* advise.c: advice of clients about the cache that a sequence leaves */
-void advise_retention(struct kv_seq *s, u32 advice, u64 until);
+void advise_retention(struct kv_seq *s, u32 advice, u64 value);
+bool advise_value_is_sane(const struct kvmm_advise_arg *a);
 int retain_advise(struct kv_seq *s, const struct kvmm_advise_arg *a);
 u32 retain_class(const struct core *c, const struct kv_tab *t, u32 idx);
 void advise_close(struct core *c, struct kv_seq *s);
