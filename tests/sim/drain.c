@@ -24,6 +24,15 @@ static bool acts(const struct sim_client *cl)
 	return cl->state == SIM_ALIVE && !cl->hung && !cl->broken && !cl->unsure;
 }
 
+/*
+ * Has the client no rank, and gets none?  Its new rank died, or the daemon died when the
+ * rank attached.
+ */
+static bool is_left(struct sim *w, const struct sim_client *cl)
+{
+	return cl->unsure || (cl->group && !cl->shard && !shell_member(w, cl, 1));
+}
+
 /* One client does all that it can. */
 static void drain_client(struct sim *w, struct sim_client *cl)
 {
@@ -69,8 +78,7 @@ static void drain_round(struct sim *w)
 	for (i = 0; i < SIM_CLIENTS; i++) {
 		struct sim_client *cl = &w->cl[i];
 
-		/* A leader whose new rank died ends: no other rank comes. */
-		if (cl->state == SIM_ALIVE && (cl->killed || cl->unsure)) {
+		if (cl->state == SIM_ALIVE && (cl->killed || is_left(w, cl))) {
 			shell_dead(w, cl);
 			world_event_done(w);
 		} else if (acts(cl)) {
