@@ -13,7 +13,7 @@
 /* Reasons for which a sequence waits: word, and a sentence for people. */
 #define CORE_WAITS(x)							\
 	x(nothing,  "nothing: it has its memory")			\
-	x(client,   "its client: all of its token ids are to be sent (again)") \
+	x(client,   "its client must send all token ids (again)") \
 	x(advice,   "its client: it was paged out on advice, and is to be asked back") \
 	x(event,    "its turn: it has not been looked at yet")		\
 	x(line,     "the sequences of its domain that come before it")		\

@@ -172,7 +172,7 @@ int cuda_failed(struct cuda_dev *g, const char *what, CUresult r)
 	pr_err("the GPU failed at %s (%s): %s", what, cudrv_name(r),
 	       how == DEV_CUT ?
 	       "nothing is copied and no memory is made any more, nobody new may attach; clients go on with what they have: kvctl upgrade gives kvmm a context of its own again" :
-	       "nobody knows what its memory holds: sequences have failed, nobody may attach: see to the GPU and start kvmm again");
+	       "the content of its memory is unknown: sequences have failed, no client may attach: see to the GPU and start kvmm again");
 	return err;
 }
 

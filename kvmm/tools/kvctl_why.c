@@ -124,7 +124,7 @@ static void format_reason(const json_t *o, char *buf, size_t len)
 	if (!waits(o))
 		format_loss(o, buf, len);
 	else if (strcmp(first, "-"))
-		snprintf(buf, len, "the first in line waits for: %s", first);
+		snprintf(buf, len, "its turn: the first in line waits for %s", first);
 	else if (strcmp(dom, "-"))
 		snprintf(buf, len, "for %s: %s", dom, str(o, "Why"));
 	else

@@ -31,7 +31,7 @@ const char *flow_error(int err)
 {
 	switch (err) {
 	case -ECONNREFUSED:
-		return "nobody listens there";
+		return "no server listens there";
 	case -ECONNRESET:
 	case -EPIPE:
 		return "the answer broke off";

@@ -316,7 +316,7 @@ static void say_notes(const struct serve *s)
 		pr_warn("interrupted: the figures are of the %u requests that were answered",
 			l->completed);
 	if (l->gone)
-		pr_warn("%s: nobody listens there any more: %u requests were not sent",
+		pr_warn("%s: no server listens there any more: %u requests were not sent",
 			s->server.shown, l->unsent);
 	if (l->short_of && !s->o.quiet)
 		pr_warn("%u of %u answers are shorter than asked for: the server ended them",

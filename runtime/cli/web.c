@@ -380,7 +380,7 @@ int web_failed(const struct web_server *s, int err, u32 timeout_s)
 
 	switch (err) {
 	case -ECONNREFUSED:
-		pr_err("%s: nobody listens there: start kvrt serve, or give the URL that it printed",
+		pr_err("%s: no server listens there: start kvrt serve, or give the URL that it printed",
 		       shown);
 		return EX_UNAVAILABLE;
 	case -ENXIO:

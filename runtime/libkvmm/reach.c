@@ -182,7 +182,7 @@ static int connect_failed(const char *path, int err, char *text)
 			       path);
 	case EAGAIN:
 		return lk_fail(text, -ETIMEDOUT,
-			       "the daemon at %s accepts nobody: see whether it is stopped, or restart it",
+			       "the daemon at %s accepts no client: see whether it is stopped, or restart it",
 			       path);
 	default:
 		return lk_fail(text, -err, "cannot connect to %s: %s", path,

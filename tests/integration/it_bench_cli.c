@@ -198,7 +198,7 @@ START_TEST(test_server_killed)
 	ck_assert_int_ge(whole(json_object_get(v, "failed_reasons"),
 			       "the answer broke off"), 1);
 	err = slurp(j.err);
-	ck_assert_msg(strstr(err, "nobody listens there any more"), "%s", err);
+	ck_assert_msg(strstr(err, "no server listens there any more"), "%s", err);
 	ck_assert_msg(count_lines(err) == 1, "%s", err);
 	free(err);
 	json_decref(v);

@@ -237,7 +237,7 @@ START_TEST(test_server_gone)
 	see("> ");
 	serve_stop(&srv);
 	type("Two\r");
-	see("nobody listens there");
+	see("no server listens there");
 	see("> ");
 	list = saved();
 	ck_assert_uint_eq(json_array_size(list), 2);

@@ -361,7 +361,7 @@ START_TEST(test_nobody)
 {
 	close(listener);
 	ck_assert_int_eq(ASK(url, "p"), EX_UNAVAILABLE);
-	ck_assert_ptr_nonnull(strstr(said, "nobody listens there: start kvrt serve"));
+	ck_assert_ptr_nonnull(strstr(said, "no server listens there: start kvrt serve"));
 	ck_assert_int_eq(ASK("https://a", "p"), EX_USAGE);
 	ck_assert_int_eq(ask((const char * const []){ NULL }), EX_USAGE);
 	ck_assert_int_eq(ASK("--temperature", "hot", url, "p"), EX_USAGE);

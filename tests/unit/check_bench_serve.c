@@ -303,11 +303,11 @@ START_TEST(test_server_dies)
 {
 	SERVE(MODELS, PROBED, GOOD, GOOD);
 	ck_assert_int_eq(BENCH("--num-prompts", "50"), EX_TEMPFAIL);
-	ck_said("nobody listens there any more: 47 requests were not sent\n");
+	ck_said("no server listens there any more: 47 requests were not sent\n");
 	ck_figure("completed", 2);
 	ck_figure("failed", 1);
 	ck_figure("not_sent", 47);
-	ck_said("\"nobody listens there\": 1");
+	ck_said("\"no server listens there\": 1");
 	ck_assert_uint_eq(count(said, "kvrt: "), 1);
 }
 END_TEST
@@ -317,7 +317,7 @@ START_TEST(test_no_server)
 	close(listener);
 	listener = -1;
 	ck_assert_int_eq(BENCH("--num-prompts", "1"), EX_UNAVAILABLE);
-	ck_said("nobody listens there: start kvrt serve");
+	ck_said("no server listens there: start kvrt serve");
 	ck_assert_uint_eq(count(said, "\n"), 1);
 }
 END_TEST

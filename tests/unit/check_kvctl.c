@@ -164,7 +164,7 @@ START_TEST(test_explain_table)
 		"      SEQ  WAITED CAUSE    AHEAD NEEDS LOST  WHY\n"
 		"      1/3  14m02s memory       2    14    3  memory: all of it is in use, and no domain has to give it up\n"
 		"      0/5   12.3s memory       2    14    0  memory: all of it is in use, and no domain has to give it up\n"
-		"      0/2   850ms line         2    14    0  the first in line waits for: growth\n"
+		"      0/2   850ms line         2    14    0  its turn: the first in line waits for growth\n"
 		"      0/4       - -            2    14    7  it runs; it lost its memory to room for a running sequence\n"
 		"      0/1       - -            2    14    1  it runs; it lost its memory to room for a running sequence\n");
 	free(text);

@@ -511,7 +511,7 @@ START_TEST(test_full_queue)
 			break;
 	}
 	params.attach_timeout_ms = 100;
-	refused(-ETIMEDOUT, "accepts nobody");
+	refused(-ETIMEDOUT, "accepts no client");
 	while (nr--)
 		close(clients[nr]);
 	close(fd);

@@ -125,7 +125,7 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 	info->elsewhere = false;
 	info->cut = false;
 	if (drain_of_tenant(c, core_find_tenant(c, tenant_key))) {
-		info->text = "kvmm is being drained: an operator lets nobody attach until kvctl drain --off";
+		info->text = "kvmm is being drained: no client may attach until kvctl drain --off";
 		return -ESHUTDOWN;
 	}
 	client = client_slot(c);
