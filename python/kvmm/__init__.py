@@ -1,0 +1,25 @@
+# SPDX-License-Identifier: Apache-2.0
+"""kvmm from Python: a Client of the daemon, its figures, and offline generation with kvrt.
+
+See Documentation/python.md.
+"""
+from ._lib import declarations as _declarations
+from ._stats import stats
+from .client import Client, Found, Info
+from .errors import (Again, Closed, Draining, Ended, Error, Invalid, NoDaemon, NoLibrary,
+                     NoMemory, NotFound, Refused, Stale, Timeout)
+from .sequence import Lease, Sequence, Status
+from .step import Grant, Step
+
+__all__ = [
+    "Again", "Client", "Closed", "Draining", "Ended", "Error", "Found",
+    "Grant", "Info", "Invalid", "Lease", "NoDaemon", "NoLibrary", "NoMemory",
+    "NotFound", "Refused", "Sequence", "Stale", "Status",
+    "Step", "Timeout", "stats",
+]
+
+
+def __getattr__(name):
+    if name == "__version__":
+        return _declarations().version
+    raise AttributeError(f"module kvmm has no attribute {name}")
