@@ -8,13 +8,16 @@ from ._stats import stats
 from .client import Client, Found, Info
 from .errors import (Again, Closed, Draining, Ended, Error, Invalid, NoDaemon, NoLibrary,
                      NoMemory, NotFound, Refused, Stale, Timeout)
+from .llm import LLM
+from .outputs import CompletionOutput, Logprob, RequestOutput
+from .params import SamplingParams
 from .sequence import Lease, Sequence, Status
 from .step import Grant, Step
 
 __all__ = [
-    "Again", "Client", "Closed", "Draining", "Ended", "Error", "Found",
-    "Grant", "Info", "Invalid", "Lease", "NoDaemon", "NoLibrary", "NoMemory",
-    "NotFound", "Refused", "Sequence", "Stale", "Status",
+    "Again", "Client", "Closed", "CompletionOutput", "Draining", "Ended", "Error", "Found",
+    "Grant", "Info", "Invalid", "LLM", "Lease", "Logprob", "NoDaemon", "NoLibrary", "NoMemory",
+    "NotFound", "Refused", "RequestOutput", "SamplingParams", "Sequence", "Stale", "Status",
     "Step", "Timeout", "stats",
 ]
 

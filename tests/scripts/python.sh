@@ -53,7 +53,7 @@ for file in "$KVMM_TOP"/python/tests/test_*.py; do
 	tests_of "${file%.py}"
 	nr_files=$((nr_files + 1))
 done
-check 'there are tests' [ $nr_files -ge 3 ]
+check 'there are tests' [ $nr_files -ge 4 ]
 
 # ---- where the library is looked for ----
 
@@ -71,6 +71,8 @@ check 'a library that is not there' last_line_is "libkvmm cannot be loaded: cann
 imports KVMM_BIN=/nonexistent "$python" -c $'import kvmm\ntry: kvmm.stats()\nexcept kvmm.NoLibrary as e: print(e)'
 check 'a program that is not there' last_line_is \
 	'the program kvctl is not in KVMM_BIN=/nonexistent: install kvmm, or set KVMM_BIN'
+imports "$python" -c 'import kvmm; print(*kvmm.SamplingParams(n=3).fields(False).items())'
+check 'names that need no library' says "\('n', 3\)"
 unset PYTHONPATH
 
 # ---- wheel, source distribution, installation ----
