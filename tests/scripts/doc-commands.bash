@@ -12,7 +12,7 @@
 #	conf PROGRAM	a file of options, which PROGRAM must accept
 #	text		nothing to type
 #
-# Behind console, sh or conf may stand "not run: REASON", or "needs NAME" (curl, root):
+# Behind console, sh or conf may stand "not run: REASON", or "needs NAME" (curl, root, cffi):
 # then the block is left out on machines without it.  Blocks that are left out are
 # counted and reported.  "beside a daemon" is for pages that do not start one: a daemon
 # with a tenant lab then runs, and a server at port 8000 with the domain chat, as in "To
@@ -45,7 +45,7 @@ doc_blocks()
 			print NR " ! no kind of block is called " kind
 		rest = substr(info, length(kind) + 2)
 		if (kind == "conf" && rest !~ /^(kvmm|kvrt)( |$)/) print NR " ! conf of which program?"
-		if (rest != "" && kind != "conf" && rest !~ /^(not run: .|needs (curl|root)$|beside a daemon$)/)
+		if (rest != "" && kind != "conf" && rest !~ /^(not run: .|needs (curl|root|cffi)$|beside a daemon$)/)
 			print NR " ! what is \"" rest "\"?"
 		if (kind == "text" && rest != "") print NR " ! text is never run"
 		print NR " " info
@@ -95,6 +95,8 @@ has()
 	case $1 in
 	curl)	command -v curl >/dev/null ;;
 	root)	[ "$(id -u)" = 0 ] ;;
+	# Python cannot load a sanitized library.
+	cffi)	[ -z "${KVMM_SANITIZER:-}" ] && python3 -c 'import cffi' 2>/dev/null ;;
 	esac
 }
 
