@@ -129,7 +129,7 @@ int kvmm_objects_put(struct kvmm *k, struct kvmm_object *obj, u32 nr);
 int kvmm_objects_delete(struct kvmm *k, struct kvmm_object *obj, u32 nr);
 
 /**
- * kvmm_object_lease() - keep an object, in whatever tier
+ * kvmm_object_lease() - keep an object, in any tier
  *
  * As kvmm_lease().
  */
