@@ -74,10 +74,12 @@ int kvmm_objects_find(struct kvmm *k, const struct kvmm_key *keys, u32 nr, u8 *t
 
 /**
  * kvmm_objects_get() - hold objects, to read them
- * @obj: [@nr] at most KVMM_OBJECTS_MAX; @key of each is the caller's
+ * @obj: [@nr] at most KVMM_OBJECTS_MAX, not held; @key of each is the caller's
  * @timeout_ns: how long to wait for content of lower tiers
  *
- * The bytes stay where they are until kvmm_objects_put() of the same array.  @status of each:
+ * The bytes stay where they are until kvmm_objects_put() of the same array.  Hold it for a
+ * short time: the daemon ends a client that holds one longer than --step-deadline-ms while
+ * a sequence waits for memory.  @status of each:
  * 0; -ENOENT: it is not there; -EAGAIN: no memory, or not in time.
  *
  * Return: the number of objects that are held; -E2BIG; -EBUSY: too many arrays are held

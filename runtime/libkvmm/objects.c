@@ -187,6 +187,10 @@ static int await_one(struct kvmm *k, struct kvmm_object *o, s64 until, struct kv
 
 	for (;;) {
 		ret = kvmm_seq_status(k, o->seq, st);
+		if (ret == -ENOENT) {	/* the daemon died, and did not keep it */
+			o->status = -EAGAIN;
+			return 0;
+		}
 		if (ret)
 			return ret;
 		if (st->state == KVMM_SEQ_READY)
@@ -256,6 +260,9 @@ static int begin_some(struct kvmm *k, struct kvmm_object *obj, u32 nr, bool read
 		obj[i].addr = ret ? NULL : kvmm_block(k, entry, 0);
 		(*held)++;
 	}
+	/* A step without an entry is open, too. */
+	if (!ret && !*held)
+		ret = kvmm_step_end(k, k->object_step, 0, 0, NULL, 0, NULL, NULL);
 	return ret;
 }
 
