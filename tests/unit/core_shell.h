@@ -571,6 +571,20 @@ static void __maybe_unused sh_compute(u32 cl, u64 seq, u32 from, u32 to,
 	ck_assert_int_eq(sh_end(cl, seq, from, to, seed), 0);
 }
 
+/* Are both of the same attachment?  Facts that only an attach tells are left out. */
+static bool __maybe_unused sh_same_attachment(const struct core_attach_info *a,
+					      const struct core_attach_info *b)
+{
+#define SAME(f) (a->f == b->f)
+	return SAME(client) && SAME(domain) && SAME(pool) && SAME(shards) && SAME(tenant) &&
+	       SAME(unit) && SAME(max_seqs) && SAME(nr_tables) && SAME(max_steps) &&
+	       SAME(nr_extents) && SAME(pool_extents) && SAME(span_extents) &&
+	       SAME(span_blocks) && SAME(span_tail) && SAME(block_bytes) &&
+	       !memcmp(a->stride, b->stride, sizeof(a->stride)) &&
+	       !memcmp(a->shard_off, b->shard_off, sizeof(a->shard_off));
+#undef SAME
+}
+
 /* ---- state ---- */
 
 static u64 __maybe_unused sh_count(enum core_event ev)
