@@ -158,12 +158,15 @@ static void await_use(void)
 static void await_logged(const char *what)
 {
 	const u64 end = now_ms() + WAIT_MS * time_scale();
-	char path[RIG_PATH + 32];
+	char path[RIG_PATH + 32], *log;
+	bool found;
 
 	snprintf(path, sizeof(path), "%s/job-0.err", shard_rig.dir);
-	while (!strstr(slurp(path), what)) {
-		ck_assert_msg(now_ms() < end, "not logged: %s\n%s", what, slurp(path));
-		nap_ms(2);
+	for (found = false; !found; nap_ms(2)) {
+		log = slurp(path);
+		found = strstr(log, what);
+		ck_assert_msg(found || now_ms() < end, "not logged: %s\n%s", what, log);
+		free(log);
 	}
 }
 
