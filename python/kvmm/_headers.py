@@ -8,7 +8,7 @@ the result with that of gcc -E.
 import re
 from dataclasses import dataclass, field
 
-FILES = ("uapi/kvmm.h", "libkvmm.h")
+FILES = ("uapi/kvmm.h", "libkvmm.h", "libkvmm_objects.h")
 PRELUDE = "".join(
     f"typedef {'u' * (c == 'u')}int{n}_t {p}{c}{n};\n"
     for p in ("", "__") for c in "us" for n in (8, 16, 32, 64))

@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
 """A client of the daemon: sequences, steps, lookups and leases."""
-import atexit
 import array
 import threading
 import time
@@ -8,38 +7,13 @@ import weakref
 from dataclasses import dataclass, field
 
 from . import _lib
-from ._attach import Attachment
+from ._base import TIERS, Attached, label_of
 from .errors import Again, Error, of_status
 from .sequence import Lease, Sequence
 from .step import Step
 
 GROUP_FIELDS = ("layers", "kv_heads", "k_bytes", "v_bytes", "scale_bytes", "window",
                 "block_tokens", "kind")
-LIMITS = ("min_bytes", "low_bytes", "high_bytes", "swap_max_bytes")
-TIERS = ("device", "host", "area", "moving")
-_clients = weakref.WeakSet()
-
-
-@atexit.register
-def _close_all():
-    for client in list(_clients):
-        client.close()
-
-
-@dataclass(frozen=True)
-class Info:
-    """The daemon's answer at attach."""
-    client: int         # ids in the daemon's files
-    domain: int
-    memory: str         # "host" or "cuda"
-    block_bytes: int
-    stride: tuple       # bytes between two layers of a block, for each group
-    unit: int           # bytes of one step of a table entry
-    max_seqs: int
-    max_steps: int
-    max_batch: int
-    pool: int
-    daemon_epoch: int
 
 
 @dataclass(frozen=True)
@@ -62,24 +36,7 @@ def as_ids(ids):
         raise ValueError(f"token ids are numbers from 0 to 4294967295: {e}") from None
 
 
-def identity_of(ffi, lib, constants, model, identity):
-    """The digest that says which clients may share KV."""
-    size = constants["KVMM_IDENTITY_LEN"]
-    if identity is not None:
-        if len(identity) != size:
-            raise ValueError(f"identity has {len(identity)} bytes, not {size}")
-        return ffi.new("u8[]", bytes(identity))
-    fields = model if isinstance(model, dict) else {"model": model}
-    state, out = ffi.new("struct kvmm_identity *"), ffi.new("u8[]", size)
-    lib.kvmm_identity_init(state)
-    for tag, data in fields.items():
-        data = data if isinstance(data, (bytes, bytearray, memoryview)) else str(data).encode()
-        lib.kvmm_identity_add(state, tag.encode(), ffi.from_buffer(data), len(data))
-    lib.kvmm_identity_final(state, out)
-    return out
-
-
-class Client:
+class Client(Attached):
     """One attachment to the daemon.  Threads may share it.
 
     model:        text, bytes, or a dict of them: all that decides the bits of the KV
@@ -96,10 +53,8 @@ class Client:
                  kv_heads=None, k_bytes=None, v_bytes=None, scale_bytes=0, groups=None,
                  socket=None, max_bytes=None, weight=0, max_seqs=0, max_steps=4, step_tokens=0,
                  pool=None, timeout=30.0, **limits):
-        ffi, lib, constants = _lib.load()
-        wrong = [name for name in limits if name not in LIMITS]
-        if wrong:
-            raise TypeError(f"Client has no argument {wrong[0]}")
+        most = _lib.load()[2]["KVMM_MAX_GROUPS"]
+        self._check_limits(limits)
         shape = {"layers": layers, "kv_heads": kv_heads, "k_bytes": k_bytes, "v_bytes": v_bytes,
                  "scale_bytes": scale_bytes}
         if groups is None:
@@ -107,28 +62,18 @@ class Client:
             if missing:
                 raise TypeError(f"Client needs {', '.join(missing)}, or groups")
             groups = [shape]
-        if not 1 <= len(groups) <= constants["KVMM_MAX_GROUPS"]:
-            raise ValueError(f"groups: 1 to {constants['KVMM_MAX_GROUPS']} are allowed")
-        digest = identity_of(ffi, lib, constants, model, identity)
-        name = ffi.new("char[]", str(domain).encode())
-        where = ffi.NULL if socket is None else ffi.new("char[]", str(socket).encode())
-        p = ffi.new("struct kvmm_params *", {
-            "domain": name, "socket": where, "identity": digest, "block_tokens": block_tokens,
-            "nr_groups": len(groups), "group": [self._group(g) for g in groups],
-            "max_bytes": constants["KVMM_LIMIT_MAX"] if max_bytes is None else max_bytes,
-            "weight": weight, "max_seqs": max_seqs, "max_steps": max_steps,
-            "step_tokens": step_tokens, "pool": 0 if pool is None else pool + 1,
-            "attach_timeout_ms": max(1, int(timeout * 1000)), **limits})
-        self._at = Attachment(p)
+        if not 1 <= len(groups) <= most:
+            raise ValueError(f"groups: 1 to {most} are allowed")
+        self._attach(domain, model=model, identity=identity, socket=socket, max_bytes=max_bytes,
+                     pool=pool, timeout=timeout, groups=[self._group(g) for g in groups],
+                     block_tokens=block_tokens, weight=weight, max_seqs=max_seqs,
+                     max_steps=max_steps, step_tokens=step_tokens, **limits)
         self._step_number = 0
         self._step_room = threading.BoundedSemaphore(self._at.info.max_steps)
         self._sequences = weakref.WeakSet()
-        self.domain = str(domain)
         self.block_tokens = block_tokens
         self._group_tokens = [g.get("block_tokens") or block_tokens for g in groups]
         self._kinds = [g.get("kind", 0) for g in groups]
-        weakref.finalize(self, setattr, self._at, "abandoned", True)
-        _clients.add(self)
 
     @staticmethod
     def _group(group):
@@ -137,12 +82,6 @@ class Client:
             raise ValueError(f"groups: no field is called {wrong[0]}")
         return group
 
-    def __enter__(self):
-        return self
-
-    def __exit__(self, *_):
-        self.close()
-
     def close(self):
         """Close all sequences and detach.  Views of blocks are released."""
         with self._at.turn:
@@ -150,42 +89,6 @@ class Client:
         for seq in sequences:
             seq._release_views()
         self._at.close()
-
-    # ---- what the library knows ----
-
-    @property
-    def info(self):
-        self._at.check()
-        i, nr = self._at.info, len(self._group_tokens)
-        return Info(client=i.client, domain=i.domain,
-                    memory="host" if self._at.in_host_memory else "cuda",
-                    block_bytes=i.block_bytes, stride=tuple(i.stride[0:nr]), unit=i.unit,
-                    max_seqs=i.max_seqs, max_steps=i.max_steps, max_batch=i.max_batch,
-                    pool=i.pool, daemon_epoch=i.daemon_epoch)
-
-    @property
-    def alive(self):
-        """Does the attachment stand?"""
-        return not self._at.closed and bool(self._at.call("kvmm_alive"))
-
-    @property
-    def draining(self):
-        """Does the daemon refuse new sequences of this client?"""
-        return bool(self._at.call("kvmm_draining"))
-
-    @property
-    def resumed(self):
-        """(times that the daemon died and the next one went on, of these: lost open steps)"""
-        salvaged = self._at.ffi.new("u32 *")
-        return self._at.call("kvmm_resumed", salvaged), salvaged[0]
-
-    def nop(self):
-        """Ask the daemon for an answer, and nothing else."""
-        self._at.must("NOP", self._at.call("kvmm_nop"))
-
-    def wait(self, seconds):
-        """Wait until something may have changed, for a slice of @seconds at most."""
-        self._at.wait(seconds)
 
     # ---- sequences and steps ----
 
@@ -277,12 +180,9 @@ class Client:
     def lease(self, found, seconds, label=None):
         """Keep what lookup() found, for @seconds.  label: for kvctl leases, 16 characters."""
         at = self._at
-        size = at.constants["KVMM_LABEL_LEN"]
-        if label is not None and not (len(label) <= size and label.isascii()):
-            raise ValueError(f"a label has at most {size} characters of ASCII")
+        text = label_of(at, label)
         arg = at.ffi.new("struct kvmm_found *", {
             "found": found.found, "ready": found.ready, "cookie": list(found.cookie)})
-        text = at.ffi.NULL if label is None else at.ffi.new("char[]", label.encode())
         res = at.ffi.new("struct kvmm_lease_res *")
         at.check()
         with at.turn:

@@ -27,7 +27,7 @@ def words(text):
 @unittest.skipUnless(shutil.which("gcc"), "gcc is not here")
 class Compiler(unittest.TestCase):
     def test_declarations(self):
-        text = preprocessed("#include <stddef.h>\n#include <libkvmm.h>\n")
+        text = preprocessed("#include <stddef.h>\n#include <libkvmm_objects.h>\n")
         # kvmm.h begins behind the headers of the system, and libkvmm.h behind types.h.
         text = text[text.index("struct kvmm_group {"):]
         abi, _, rest = text.rpartition("struct kvmm_table_page {")
@@ -45,10 +45,11 @@ class Compiler(unittest.TestCase):
     def test_constants(self):
         ours = _headers.read(INCLUDE).constants
         names = sorted(ours)
-        text = preprocessed("#include <libkvmm.h>\n" + "".join(f"@ {n}\n" for n in names))
+        text = preprocessed("#include <libkvmm_objects.h>\n" + "".join(f"@ {n}\n" for n in names))
         values = [_headers.number(m, {}) for m in re.findall(r"^@ (.*)$", text, re.M)]
         self.assertEqual(dict(zip(names, values)), ours)
         self.assertEqual(ours["KVMM_OPEN_NO_INDEX"], 2)
+        self.assertEqual(ours["KVMM_OBJECTS_MAX"], 64)
 
     def test_no_macro_is_missing(self):
         text = "".join((INCLUDE / f).read_text() for f in _headers.FILES)
@@ -90,6 +91,7 @@ class Strange(unittest.TestCase):
             (include / "uapi").mkdir()
             (include / "uapi" / "kvmm.h").write_text(text)
             (include / "libkvmm.h").write_text("")
+            (include / "libkvmm_objects.h").write_text("")
             with self.assertRaisesRegex(_headers.HeaderError, why):
                 _headers.read(include)
 
