@@ -124,7 +124,7 @@ class Array:
             at.check()
             for item in (i for i in self.items if i.held):
                 item.address = int(at.ffi.cast("uintptr_t", item.object.addr))
-                if at.in_host_memory:
+                if store._in_host_memory:
                     view = at.view(item.object.addr, store.object_bytes, self)
                     item.view = view if self.writes else view.toreadonly()
 

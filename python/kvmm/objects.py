@@ -13,7 +13,7 @@ import time
 from . import _lib
 from ._base import TIERS, Attached, label_of
 from ._batch import Batch, Room
-from .errors import Again, of_status
+from .errors import Again, Error, of_status
 from .sequence import Lease
 
 KEY_BYTES = 32
@@ -67,6 +67,7 @@ class Objects(Attached):
                      max_steps=steps, **limits)
         self.object_bytes = object_bytes
         self.batch_objects = constants["KVMM_OBJECTS_MAX"]
+        self._in_host_memory = self._at.in_host_memory
         self._open = []         # arrays of the library that are held, the oldest one first
         self._room = Room(self._at.info.max_steps)
 
@@ -144,6 +145,8 @@ class Objects(Attached):
         return found
 
     def _bytes_of(self, data):
+        if not self._in_host_memory:
+            raise Error("the pool is memory of a GPU: an item's address is the object's place")
         view = memoryview(data).cast("B")
         if len(view) != self.object_bytes:
             raise ValueError(f"{len(view)} bytes, but an object has {self.object_bytes}")

@@ -230,6 +230,17 @@ class One(Store):
         self.raises_line(kvmm.Closed, "lease is closed", lease.renew, 1)
 
 
+    def test_gpu(self):
+        """A pool that cannot be read here: items have addresses alone."""
+        with mock.patch.object(kvmm._attach.Attachment, "in_host_memory", False):
+            store = self.objects()
+        with store.create([name(1)]) as (item,):
+            self.assertEqual((item.held, item.view), (True, None))
+            self.assertGreater(item.address, 0)
+        for call, data in ((store.put, content(1)), (store.load_into, [bytearray(BYTES)])):
+            self.raises_line(kvmm.Error, "memory of a GPU", call, [name(1)], data)
+
+
 class Tiers(Store):
     def test_tiers(self):
         """More than the device pool holds: the rest is in the host pool, and comes back."""
