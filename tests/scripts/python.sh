@@ -6,7 +6,7 @@
 # The tests of python/tests use the package in the tree.  From check-full on, the package is
 # also built as a wheel and as a source distribution, and installed in a fresh environment.
 #
-# budget: 60 s, full 240 s
+# budget: 100 s, full 280 s
 . "${BASH_SOURCE%/*}/checks.bash"
 
 skip()
@@ -53,7 +53,7 @@ for file in "$KVMM_TOP"/python/tests/test_*.py; do
 	tests_of "${file%.py}"
 	nr_files=$((nr_files + 1))
 done
-check 'there are tests' [ $nr_files -ge 4 ]
+check 'there are tests' [ $nr_files -ge 7 ]
 
 # ---- where the library is looked for ----
 
@@ -101,9 +101,11 @@ run tar -tzf "$work/dist/kvmm-$version.tar.gz"
 check 'the source distribution has the declarations' says "^kvmm-$version/kvmm/_generated.py$"
 check 'and no header' says_not '\.h$'
 
-run env PYTHONPATH="$KVMM_TOP/python" "$venv/bin/python" "$KVMM_TOP/python/tests/test_client.py"
-check 'test_client passes with NumPy' rc_is 0
-check 'and leaves out nothing' says_not 'skipped='
+for t in test_client test_sglang; do
+	run env PYTHONPATH="$KVMM_TOP/python" "$venv/bin/python" "$KVMM_TOP/python/tests/$t.py"
+	check "$t passes with NumPy" rc_is 0
+	check 'and leaves out nothing' says_not 'skipped='
+done
 
 # installed WHAT FILE: install FILE with pip, and let the package work outside of the tree
 installed()
