@@ -10,32 +10,15 @@ SGLang is imported when the class is first used: it wants a subclass of its own 
 import ctypes
 import errno
 import logging
-import threading
-import time
 
-from . import _lib
-from .errors import Closed, Ended, Error
+from ._guard import Guarded, place_of
+from .errors import Error
 from .objects import Objects
 
 log = logging.getLogger(__name__)
-PAGE = 4096         # objects are multiples of it
-ATTACH_SECONDS = 5  # between two tries to attach
 
 
-def place_of(data, size, writable):
-    """(address, bytes, owner) of a tensor, a buffer, or an address of @size bytes."""
-    if isinstance(data, int):
-        return data, size, None
-    if hasattr(data, "data_ptr"):
-        if not data.is_contiguous():
-            raise ValueError("the tensor is not contiguous")
-        return data.data_ptr(), data.numel() * data.element_size(), data
-    ffi = _lib.load()[0]
-    place = ffi.from_buffer(data, require_writable=writable)
-    return int(ffi.cast("uintptr_t", place)), len(place), place
-
-
-class PageStore:
+class PageStore(Guarded):
     """What HiCache calls.  Errors of kvmm are a miss, since they would end HiCache's threads."""
 
     def __init__(self, storage_config, kwargs=None):
@@ -43,11 +26,8 @@ class PageStore:
         self.timeout = float(config.get("timeout", 5))
         self._config = config
         self._ranks = storage_config
-        self._objects = None
         self._page_bytes = config.get("page_bytes")
-        self._tried = None
-        self._closed = False
-        self._lock = threading.Lock()
+        self._begin(log)
         self.mem_pool_host = None
 
     # ---- the attachment ----
@@ -78,49 +58,7 @@ class PageStore:
         domain = self._config.get("domain", "sglang")
         if self._rank("pp_size", 1) > 1:        # stages may have pages of other sizes
             domain = f"{domain}.pp{self._rank('pp_rank')}"
-        store = Objects(domain, -(-self._page_bytes // PAGE) * PAGE, model=self._model(),
-                        socket=self._config.get("socket"), pool=self._config.get("pool"),
-                        max_bytes=self._config.get("max_bytes"),
-                        timeout=float(self._config.get("attach_timeout", 30)))
-        if store.info.memory != "host":
-            store.close()
-            raise Error("the device pool is on a GPU: name one in host memory with \"pool\"")
-        return store
-
-    def _store(self):
-        """The store of objects.  After the end of an attachment another one is made."""
-        with self._lock:
-            if self._closed:
-                raise Closed("the storage is closed")
-            if self._objects is None:
-                now = time.monotonic()
-                if self._tried is not None and now - self._tried < ATTACH_SECONDS:
-                    raise Error("the daemon has ended the attachment: it is asked again soon")
-                self._tried = now
-                self._objects = self._attach()
-            return self._objects
-
-    def _guarded(self, work, *args):
-        """work(store, *args); None after an error of kvmm, which is logged."""
-        store = None
-        try:
-            store = self._store()
-            return work(store, *args)
-        except Error as e:
-            log.warning("kvmm: %s", e)
-            if isinstance(e, Ended):
-                with self._lock:
-                    if self._objects is store:
-                        self._objects = None
-                store.close()
-            return None
-
-    def close(self):
-        with self._lock:
-            store, self._objects = self._objects, None
-            self._closed = True
-        if store:
-            store.close()
+        return self._open(domain, self._page_bytes, self._model(), self._config)
 
     # ---- keys and places ----
 

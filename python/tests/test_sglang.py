@@ -295,7 +295,7 @@ class Trouble(Sglang):
         """Calls are misses while no daemon is there; the next one is used."""
         storage = self.storage()
         self.fill(storage, range(2))
-        with mock.patch.object(kvmm.sglang, "ATTACH_SECONDS", 0.1):
+        with mock.patch.object(kvmm._guard, "ATTACH_SECONDS", 0.1):
             self.stop_daemon()
             with self.assertLogs("kvmm.sglang", "WARNING"):
                 self.assertEqual(self.fill(storage, range(2)), [False, False])
