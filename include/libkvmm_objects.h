@@ -107,13 +107,16 @@ int kvmm_objects_create(struct kvmm *k, struct kvmm_object *obj, u32 nr, s64 tim
  * drop one.  They are held no more.  @status of each: 0, or -ESTALE: the daemon died, and the
  * object is lost.
  *
- * Return: 0 or -ECONNRESET.
+ * Return: 0; -EBUSY: an array that was taken before is held, and nothing changed;
+ * -ECONNRESET.
  */
 int kvmm_objects_commit(struct kvmm *k, struct kvmm_object *obj, u32 nr);
 
 /**
  * kvmm_objects_put() - hold objects no longer
  * @obj: the array of kvmm_objects_get(), or of a kvmm_objects_create() that is given up
+ *
+ * Arrays may be put in any order; their places (-EBUSY) are free when the older ones are.
  *
  * Return: 0; -ESTALE: the daemon died and gave the memory away before this call, so bytes
  * that were read may be wrong; -ECONNRESET.

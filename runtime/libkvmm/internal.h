@@ -146,6 +146,8 @@ struct kvmm {
 	u64				number;	/* number of the last request */
 	u64				step[KVMM_MAX_STEPS];	/* steps not ended */
 	u64				object_step;	/* last step of objects.c */
+	u64				over[KVMM_MAX_STEPS];	/* of these, to be ended */
+	u32				nr_over;
 	u32				nr_steps;
 	u64				arg_head;
 	u64				arg_tail;

@@ -230,6 +230,37 @@ static int admit_some(struct kvmm *k, struct kvmm_object *obj, u32 nr, s64 until
 
 /* ---- steps ---- */
 
+static bool is_over(const struct kvmm *k, u64 step)
+{
+	u32 i;
+
+	for (i = 0; i < k->nr_over; i++)
+		if (k->over[i] == step)
+			return true;
+	return false;
+}
+
+/*
+ * A step that writes nothing is over; 0: another one was ended.  The daemon ends steps in
+ * their order, so it is ended after those that began before it.  After a salvage the library
+ * knows of no old step.
+ */
+static int step_over(struct kvmm *k, u64 step)
+{
+	u64 over[KVMM_MAX_STEPS];
+	u32 i, nr = 0;
+	int ret = 0;
+
+	for (i = 0; i < k->nr_steps; i++)
+		if (k->step[i] == step || is_over(k, k->step[i]))
+			over[nr++] = k->step[i];
+	memcpy(k->over, over, nr * sizeof(*over));
+	k->nr_over = nr;
+	while (!ret && k->nr_steps && is_over(k, k->step[0]))
+		ret = kvmm_step_end(k, k->step[0], 0, 0, NULL, 0, NULL, NULL);
+	return ret;
+}
+
 /* One step for the objects that have no address yet.  Return: how many it has. */
 static int begin_some(struct kvmm *k, struct kvmm_object *obj, u32 nr, bool reads, u32 *held)
 {
@@ -262,7 +293,7 @@ static int begin_some(struct kvmm *k, struct kvmm_object *obj, u32 nr, bool read
 	}
 	/* A step without an entry is open, too. */
 	if (!ret && !*held)
-		ret = kvmm_step_end(k, k->object_step, 0, 0, NULL, 0, NULL, NULL);
+		ret = step_over(k, k->object_step);
 	return ret;
 }
 
@@ -308,15 +339,30 @@ static int end_some(struct kvmm *k, struct kvmm_object *obj, u32 nr, bool write)
 	}
 	if (!step)
 		return 0;
+	if (write && n && k->nr_steps && k->step[0] != step)
+		return -EBUSY;
 	ret = still_held(k, obj, nr);
 	if (ret == -ESTALE)
 		return lost_all(obj, nr, write);
-	if (!ret)
+	if (!ret && n)
 		ret = kvmm_step_end(k, step, 0, 0, arg, n, ids, res);
+	if (!ret)
+		ret = step_over(k, n ? 0 : step);
 	for (i = 0, n = 0; !ret && write && i < nr; i++)
 		if (obj[i].seq && !obj[i].status)
 			obj[i].status = res[n++].status ? -ESTALE : 0;
 	return ret;
+}
+
+/* End the step of the array, and close its sequences. */
+static int let_go(struct kvmm *k, struct kvmm_object *obj, u32 nr, bool write)
+{
+	int ret = nr > KVMM_OBJECTS_MAX ? -E2BIG : end_some(k, obj, nr, write), err;
+
+	if (ret == -E2BIG || ret == -EBUSY)
+		return ret;
+	err = close_some(k, obj, nr, true);
+	return ret ? ret : err;
 }
 
 /* Hold the objects, or give all back. */
@@ -390,18 +436,12 @@ int kvmm_objects_create(struct kvmm *k, struct kvmm_object *obj, u32 nr, s64 tim
 
 int kvmm_objects_commit(struct kvmm *k, struct kvmm_object *obj, u32 nr)
 {
-	int ret = nr > KVMM_OBJECTS_MAX ? -E2BIG : end_some(k, obj, nr, true);
-	int err = ret == -E2BIG ? 0 : close_some(k, obj, nr, true);
-
-	return ret ? ret : err;
+	return let_go(k, obj, nr, true);
 }
 
 int kvmm_objects_put(struct kvmm *k, struct kvmm_object *obj, u32 nr)
 {
-	int ret = nr > KVMM_OBJECTS_MAX ? -E2BIG : end_some(k, obj, nr, false);
-	int err = ret == -E2BIG ? 0 : close_some(k, obj, nr, true);
-
-	return ret ? ret : err;
+	return let_go(k, obj, nr, false);
 }
 
 int kvmm_objects_delete(struct kvmm *k, struct kvmm_object *obj, u32 nr)

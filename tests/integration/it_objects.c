@@ -232,8 +232,16 @@ START_TEST(test_bad)
 	ck_assert_int_eq(kvmm_objects_create(kv, held[0], 1, SECOND), 1);
 	ck_assert_int_eq(kvmm_objects_create(kv, held[1], 1, SECOND), 1);
 	ck_assert_int_eq(kvmm_objects_create(kv, two, 1, SECOND), -EBUSY);
-	ck_assert_int_eq(kvmm_objects_put(kv, held[0], 1), 0);
+	/* In their order alone they are committed; they are put in any. */
+	ck_assert_int_eq(kvmm_objects_commit(kv, held[1], 1), -EBUSY);
+	ck_assert_ptr_nonnull(held[1][0].addr);
 	ck_assert_int_eq(kvmm_objects_put(kv, held[1], 1), 0);
+	ck_assert_int_eq(kvmm_objects_create(kv, two, 1, SECOND), -EBUSY);
+	write_one(&held[0][0], 1);
+	ck_assert_int_eq(kvmm_objects_commit(kv, held[0], 1), 0);
+	ck_assert_uint_eq(load(kv, 1, 2), 1);
+	ck_assert_int_eq(kvmm_objects_create(kv, two, 1, SECOND), 1);
+	ck_assert_int_eq(kvmm_objects_put(kv, two, 1), 0);
 }
 END_TEST
 
