@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A store of objects that a thread of its own uses, so that no caller waits for the daemon.
+
+An engine's loop may not wait: a daemon that is killed answers after the next one has come, and
+one that is stopped never.  A call here has a time, and after it the work touches the engine's
+memory no more.
+"""
+import ctypes
+import queue
+import threading
+import time
+
+from .errors import Ended, Error, NoDaemon, NoLibrary, Refused
+
+CLOSE_SECONDS = 2.0
+
+
+class Late(Exception):
+    """The caller waits no longer, so its memory may not be touched."""
+
+
+class Job:
+    """Work for the thread: a function of the store and of the job."""
+
+    def __init__(self, work):
+        self.work = work
+        self.result = None
+        self.late = False
+        self.done = threading.Event()
+        self._lock = threading.Lock()
+
+    def copy(self, pieces):
+        """Copy memory, (to, from, bytes) each, while the caller waits; else raise Late."""
+        with self._lock:
+            if self.late:
+                raise Late
+            for to, source, size in pieces:
+                ctypes.memmove(to, source, size)
+
+    def finish(self, result):
+        """The caller need not wait for what is left to do."""
+        self.result = result
+        self.done.set()
+
+    def await_result(self, seconds):
+        """The result, or None after @seconds, or if the work failed."""
+        if not self.done.wait(seconds):
+            with self._lock:
+                self.late = True
+        return self.result if self.done.is_set() else None
+
+
+class Aside:
+    """@attach() returns the store, or raises an Error; @say(text) is told of each change."""
+
+    def __init__(self, attach, say, retry_seconds):
+        self._attach = attach
+        self._say = say
+        self._retry_seconds = retry_seconds
+        self._retry_at = 0.0    # no store, and none is looked for before
+        self._store = None
+        self._off = False       # for good
+        self._told = None
+        self._jobs = queue.SimpleQueue()
+        self._nr = 0            # jobs that wait or run
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self._serve, name="kvmm-vllm", daemon=True)
+        self._thread.start()
+
+    @property
+    def up(self):
+        return self._store is not None
+
+    def ask(self, work, seconds, unless_busy=False):
+        """Run @work in the thread.  Return: its result; None: failed, or not in time."""
+        if self._off or (self._store is None and time.monotonic() < self._retry_at):
+            return None
+        with self._lock:
+            if unless_busy and self._nr:
+                return None
+            self._nr += 1
+        job = Job(work)
+        self._jobs.put(job)
+        return job.await_result(seconds)
+
+    def close(self):
+        self._off = True
+        self._jobs.put(None)
+        self._thread.join(CLOSE_SECONDS)
+
+    # ---- in the thread ----
+
+    def _serve(self):
+        while (job := self._jobs.get()) is not None:
+            try:
+                if not job.late:
+                    self._run(job)
+            except Exception as e:      # a fault of this package may not end the engine
+                self.tell(f"{type(e).__name__}: {e}")
+            with self._lock:
+                self._nr -= 1
+            job.done.set()
+        if self._store is not None:
+            self._store.close()
+
+    def _run(self, job):
+        try:
+            if self._store is None:
+                self._store = self._attach()
+                self.tell(None)
+            job.finish(job.work(self._store, job))
+        except Late:
+            self.tell("the daemon took too long; look at its load (kvctl status)")
+        except NoLibrary as e:
+            self._off = True
+            self.tell(f"{e}; vLLM goes on without kvmm until it is started again")
+        except (NoDaemon, Refused, Ended) as e:
+            self._lose(e)
+        except Error as e:
+            self.tell(str(e))
+
+    def _lose(self, error):
+        self._retry_at = time.monotonic() + self._retry_seconds
+        store, self._store = self._store, None
+        self.tell(f"{error}; vLLM goes on without kvmm, and looks again every "
+                  f"{self._retry_seconds:g} s")
+        if store is not None:
+            store.close()
+
+    def tell(self, text):
+        """Tell of trouble once; None: it is over."""
+        if text != self._told:
+            self._told = text
+            self._say(text)
