@@ -8,6 +8,7 @@
 #   check        install missing packages, build, and run every test (2 minutes after the build)
 #   check-full   the same with more seeds and longer tests (15 minutes)
 #   soak         the same with all the counts that the documentation claims (hours)
+#   check-vllm   the connector with the real vLLM on a CPU (installs 6 GB, 10 minutes)
 #   check-style  the rules of the source text; prints file:line: rule
 #   sim          the simulator alone: make sim SEEDS=1000
 #   coverage     code of kvmm/core that the tests reach: a table, build/cov/coverage.txt
@@ -631,7 +632,7 @@ TEST_PROGS += $(GPU_PROGS)
 # -------------------------------------------------------------------- targets
 
 .DEFAULT_GOAL := all
-.PHONY: all tests systemd-check cuda toolchain deps run check check-full soak check-style sim coverage mutants mutants-random bench fuzz \
+.PHONY: all tests systemd-check cuda toolchain deps run check check-full check-vllm soak check-style sim coverage mutants mutants-random bench fuzz \
 	docs pages install uninstall clean help bench-progs bench-why why-progs core-tests gpu-probe gpu-check gpu-bench plain-standin \
 	FORCE
 FORCE:
@@ -736,6 +737,10 @@ gpu-probe:
 	$(Q)$(MAKE) $(SUBMAKE) $(B)/gpu/probe
 	$(Q)mkdir -p "$${OUT:-$(B)/gpu}"
 	$(Q)PART='$(PART)' OUT="$${OUT:-$(B)/gpu}" $(B)/gpu/probe
+
+# Not in check: it installs 6 GB into build/peers/vllm.
+check-vllm: all
+	$(Q)$(TEST_ENV) tests/peers/vllm $(B)
 
 # Not in check: it needs root, mmdebstrap and Debian's archive.
 systemd-check: all
