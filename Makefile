@@ -8,7 +8,7 @@
 #   check        install missing packages, build, and run every test (2 minutes after the build)
 #   check-full   the same with more seeds and longer tests (15 minutes)
 #   soak         the same with all the counts that the documentation claims (hours)
-#   check-vllm   the connector with the real vLLM on a CPU (installs 6 GB, 10 minutes)
+#   check-vllm   the connector with the real vLLM on a CPU (installs 6 GB, 3 to 10 minutes)
 #   check-style  the rules of the source text; prints file:line: rule
 #   sim          the simulator alone: make sim SEEDS=1000
 #   coverage     code of kvmm/core that the tests reach: a table, build/cov/coverage.txt

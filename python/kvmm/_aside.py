@@ -60,7 +60,7 @@ class Aside:
         self._retry_at = 0.0    # no store, and none is looked for before
         self._store = None
         self._off = False       # for good
-        self._told = None
+        self._told = ""         # the last text
         self._jobs = queue.SimpleQueue()
         self._nr = 0            # jobs that wait or run
         self._lock = threading.Lock()

@@ -178,10 +178,17 @@ class Daemon(Vllm):
 
     def test_comes_later(self):
         self.stop_daemon()
-        one = self.engine()
+        one = self.engine({"domain": "later"})
         one.run(prompt(1))
         self.start_daemon(*self.OPTIONS)
-        self.assertTrue(until(lambda: one.run(prompt(1)) == 96))
+        found, said = self.lines(until, lambda: one.run(prompt(1)) == 96)
+        self.assertTrue(found)
+        self.assertIn("kvmm: the worker uses domain later, objects of 16384 bytes", said)
+
+    def test_says_its_domain(self):
+        _, said = self.lines(self.engine, {"domain": "mine"})
+        self.assertEqual(said, [f"kvmm: the {who} uses domain mine, objects of 16384 bytes"
+                                for who in ("scheduler", "worker")])
 
     def test_killed(self):
         """kill -9: the next daemon adopts what is there."""
@@ -254,7 +261,7 @@ class Refusals(Vllm):
 
     def refused(self, text, **more):
         one, said = self.lines(self.engine, **more)
-        self.assertRegex(said[0], text)
+        self.assertRegex("\n".join(said), text)
         self.assertEqual(one.run(prompt(1)), 0)
         self.assertEqual(one.run(prompt(1)), 0)
         self.assertEqual(one.computed, 12)
