@@ -135,16 +135,23 @@ cat >"$work/others" <<-'EOF'
 	--add
 	--collector
 	--crash
+	--enable-hierarchical-cache
 	--events
 	--first
+	--hicache-mem-layout
+	--hicache-storage-backend
+	--hicache-storage-backend-extra-config
 	--jobs
+	--kv-transfer-config
 	--last
 	--list
+	--model-path
 	--no-create-home
 	--now
 	--out
 	--part
 	--path
+	--prefix-caching-hash-algo
 	--print-completion
 	--print-config
 	--print-man
