@@ -35,7 +35,7 @@ struct kvmm_key {
 /**
  * struct kvmm_object - an object that a call was asked for
  * @key:    its key
- * @addr:   its bytes while it is held, else NULL
+ * @addr:   its bytes while it is held, else NULL; on a GPU a device address, as kvmm_pool()
  * @status: 0: it is held; or why not, see the calls
  * @seq, @step, @mark: for the library
  */

@@ -221,7 +221,9 @@ static int admit_some(struct kvmm *k, struct kvmm_object *obj, u32 nr, s64 until
 		if (obj[i].status)
 			continue;
 		ret = await_one(k, &obj[i], until, &st);
-		if (!ret && !obj[i].status && (st.valid_len == TOKENS) != found)
+		if (ret || obj[i].status)
+			continue;
+		if ((st.valid_len == TOKENS) != found)
 			obj[i].status = found ? -ENOENT : -EEXIST;
 		obj[i].mark = st.seq_epoch;	/* until the step is begun */
 	}

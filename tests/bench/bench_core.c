@@ -355,7 +355,7 @@ static void bench_fork(u32 blocks, u32 nr, const char *name)
 
 /* ---- memory ---- */
 
-/* What a pool twice as large adds to the arena, without token ids, for each block. */
+/* The bytes that a pool twice as large adds to the arena, without token ids, by block. */
 static void report_metadata(void)
 {
 	const struct core_sizes *s = core_sizes(core);

@@ -86,16 +86,16 @@ void rank_mapped(struct core *c, u32 client)
 }
 
 /**
- * ranks_have_mapped() - can each shard's client use the blocks of the leader's tables?
+ * ranks_are_there() - ranks_have_mapped() where extents are not mapped
  *
  * A new rank has not mapped those of sequences that began before it, until it is there.
  */
-bool ranks_have_mapped(const struct core *c, u32 leader)
+bool ranks_are_there(const struct core *c, u32 leader)
 {
 	const struct kv_client *cl = &c->clients[leader];
 	u32 i;
 
-	for (i = 0; i < c->domains[cl->domain].shards && cl->nr_unacked; i++)
+	for (i = 0; i < c->domains[cl->domain].shards; i++)
 		if (cl->member[i] == CORE_NONE || c->clients[cl->member[i]].joining)
 			return false;
 	return true;

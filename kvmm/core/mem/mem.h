@@ -43,7 +43,18 @@ bool extent_fits(const struct core *c, u32 e, u32 tenant, bool move);
 int extent_run_take(struct core *c, u32 dom);
 void extent_unacked(struct core *c, u32 client, s32 nr);
 void rank_mapped(struct core *c, u32 client);
-bool ranks_have_mapped(const struct core *c, u32 leader);
+bool ranks_are_there(const struct core *c, u32 leader);
+
+/*
+ * ranks_have_mapped() - can each shard's client use the blocks of the leader's tables?
+ *
+ * A missing or new rank counts in nr_unacked.  Each entry of a step asks, so most do no call.
+ */
+static inline bool ranks_have_mapped(const struct core *c, u32 leader)
+{
+	return !c->clients[leader].nr_unacked || ranks_are_there(c, leader);
+}
+
 bool client_maps(const struct core *c, u32 client, u32 e);
 void extent_run_hint(struct core *c, u32 dom, u32 first);
 int extent_run_make(struct core *c, u32 dom, u32 first);
