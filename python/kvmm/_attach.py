@@ -3,7 +3,8 @@
 
 The library unmaps memory that the daemon asks back, and its addresses then fault.  A view
 of Python may still be there.  So the range is made readable again at once, as zeros, and
-the attachment itself is given up only when no view is left.
+the attachment itself is given up only when no view is left.  When the attachment ends, zeros
+take the place of the whole pool: the daemon kills a process that keeps memory of the last one.
 """
 import errno
 import os
@@ -16,6 +17,7 @@ from ._turns import Pause, Turns
 from .errors import Closed, Ended, of_attach, of_status
 
 PROT_READ_WRITE = 3
+MAP_ZEROS = 0x4032      # MAP_NORESERVE | MAP_ANONYMOUS | MAP_FIXED | MAP_PRIVATE
 KEEPER_SECONDS = 0.1    # the daemon kills clients that do not look for --revoke-deadline-ms
 
 
@@ -28,6 +30,7 @@ class Attachment:
         self.pid = os.getpid()
         self.closed = False
         self.abandoned = False      # the Client is garbage
+        self._gone = False          # zeros are where the pool was
         self.lost = []              # handles of sequences that are garbage
         self.exports = {}           # id: (weak reference to a buffer, its sequence)
         self.handles = set()        # open sequences and leases
@@ -49,7 +52,8 @@ class Attachment:
 
     def _open_libc(self):
         ffi = type(self.ffi)()
-        ffi.cdef("int mprotect(void *, size_t, int);")
+        ffi.cdef("int mprotect(void *, size_t, int);"
+                 "void *mmap(void *, size_t, int, int, int, long);")
         return ffi.dlopen(None) if self.in_host_memory else None
 
     def _check_layout(self):
@@ -112,6 +116,13 @@ class Attachment:
         if self._libc and pool:
             self._libc.mprotect(pool, self.info.pool_bytes, PROT_READ_WRITE)
 
+    def _let_go(self):
+        """The attachment has ended: views read zeros, and no memory of the daemon is kept."""
+        pool = self.lib.kvmm_pool(self.k)
+        if self._libc and pool and not self._gone:
+            self._gone = True
+            self._libc.mmap(pool, self.info.pool_bytes, PROT_READ_WRITE, MAP_ZEROS, -1, 0)
+
     def view(self, address, bytes, owner):
         """A writable view of the pool; @owner lives as long as it and all arrays made of it."""
         buffer = self.ffi.buffer(address, bytes)
@@ -146,7 +157,8 @@ class Attachment:
                 if not self.k:
                     return
                 self._close_lost()
-                self.locked("kvmm_poll_extents")
+                if self.locked("kvmm_poll_extents") == -errno.ECONNRESET:
+                    self._let_go()
                 self._detach_if_unused()
 
     def _end_all(self):

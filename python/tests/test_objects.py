@@ -439,7 +439,8 @@ class Kill(Store):
         with self.assertRaises(kvmm.Ended):
             with store.get([name(0)]) as (item,):
                 self.stop_daemon()
-                self.assertEqual(item.view, content(0))
+                self.assertIn(bytes(item.view), (content(0), bytes(BYTES)))
+                self.assertTrue(until(lambda: bytes(item.view) == bytes(BYTES)))
         self.raises_line(kvmm.Ended, "daemon", store.exists, ["a"])
         self.raises_line(kvmm.Ended, "daemon", store.put, "a", content(1))
         self.assertFalse(store.alive)

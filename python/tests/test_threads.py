@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many threads on one Client, and a daemon that is killed under them."""
 import collections
+import os
+import subprocess
+import sys
 import threading
 import time
 import unittest
+from pathlib import Path
 
 import kvmm
 from kvmm._turns import Turns
@@ -233,6 +237,37 @@ class Order(unittest.TestCase):
         self.assertEqual(len(order), 150)
         rows = list(order)[3:90]
         self.assertTrue(all(len(set(rows[i:i + 3])) == 3 for i in range(0, 84, 3)), rows)
+
+
+class Cold(World):
+    """The next daemon does not adopt what the last one left, because that is damaged."""
+
+    OPTIONS = [*World.OPTIONS, "--quiet-deadline-ms", "500"]
+    IDLE = """if True:
+        import ctypes, sys, time, kvmm
+        store = kvmm.Objects("idle", 65536)
+        with store.create(["a"]) as (item,):
+            array = (ctypes.c_ubyte * 65536).from_buffer(item.view)
+        print("ready", flush=True)
+        sys.stdin.read()
+        print(bytes(array) == bytes(65536), store.alive)
+        """
+
+    def test_idle(self):
+        """A client that does nothing, with an array of the pool, is not killed for it."""
+        child = subprocess.Popen([sys.executable, "-c", self.IDLE], stdin=subprocess.PIPE,
+                                 stdout=subprocess.PIPE, text=True)
+        self.assertEqual(child.stdout.readline(), "ready\n")
+        fds = Path(f"/proc/{self.hold.pid}/fd").iterdir()
+        keep = next(fd for fd in fds if "memfd:kvmm-keep" in os.readlink(fd))
+        with open(keep, "r+b") as f:
+            f.write(b"\xff" * 8)
+        self.kill_daemon()
+        log = Path(self.folder, "hold.log")
+        self.assertTrue(until(lambda: "is not resumed" in log.read_text()))
+        time.sleep(1)       # past --quiet-deadline-ms, after which such a client is killed
+        self.assertEqual(child.communicate("")[0], "True False\n", log.read_text())
+        self.assertEqual(child.returncode, 0)
 
 
 if __name__ == "__main__":
