@@ -2,10 +2,11 @@
 """A store of objects that a thread of its own uses, so that no caller waits for the daemon.
 
 An engine's loop may not wait: a daemon that is killed answers after the next one has come, and
-one that is stopped never.  A call here has a time, and after it the work touches the engine's
-memory no more.
+one that is stopped never.  A caller submits a job and asks later whether it is done.  After the
+caller has given a job up, the job touches the engine's memory no more.
 """
 import ctypes
+import itertools
 import queue
 import threading
 import time
@@ -13,10 +14,11 @@ import time
 from .errors import Ended, Error, NoDaemon, NoLibrary, Refused
 
 CLOSE_SECONDS = 2.0
+FIRST, LAST, STOP = 0, 1, -1        # the order of jobs that wait
 
 
 class Late(Exception):
-    """The caller waits no longer, so its memory may not be touched."""
+    """The job was given up, so the engine's memory may not be touched."""
 
 
 class Job:
@@ -26,11 +28,12 @@ class Job:
         self.work = work
         self.result = None
         self.late = False
+        self.since = time.monotonic()
         self.done = threading.Event()
         self._lock = threading.Lock()
 
     def copy(self, pieces):
-        """Copy memory, (to, from, bytes) each, while the caller waits; else raise Late."""
+        """Copy memory, (to, from, bytes) each, unless the job was given up: then raise Late."""
         with self._lock:
             if self.late:
                 raise Late
@@ -38,15 +41,28 @@ class Job:
                 ctypes.memmove(to, source, size)
 
     def finish(self, result):
-        """The caller need not wait for what is left to do."""
+        """The job no longer needs the engine's memory, whatever is left to do."""
         self.result = result
         self.done.set()
+
+    def give_up(self):
+        """The engine's memory is not touched after this returns."""
+        with self._lock:
+            self.late = True
+
+    def over(self, seconds):
+        """Is the job done, or older than @seconds and hence given up?"""
+        if self.done.is_set():
+            return True
+        if time.monotonic() < self.since + seconds:
+            return False
+        self.give_up()
+        return True
 
     def await_result(self, seconds):
         """The result, or None after @seconds, or if the work failed."""
         if not self.done.wait(seconds):
-            with self._lock:
-                self.late = True
+            self.give_up()
         return self.result if self.done.is_set() else None
 
 
@@ -61,37 +77,51 @@ class Aside:
         self._store = None
         self._off = False       # for good
         self._told = ""         # the last text
-        self._jobs = queue.SimpleQueue()
+        self._numbers = itertools.count()
+        self._jobs = queue.PriorityQueue()
         self._nr = 0            # jobs that wait or run
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="kvmm-vllm", daemon=True)
         self._thread.start()
 
     @property
-    def up(self):
-        return self._store is not None
+    def away(self):
+        """No store, and none is looked for now."""
+        return self._off or (self._store is None and time.monotonic() < self._retry_at)
 
-    def ask(self, work, seconds, unless_busy=False):
-        """Run @work in the thread.  Return: its result; None: failed, or not in time."""
-        if self._off or (self._store is None and time.monotonic() < self._retry_at):
-            return None
-        with self._lock:
-            if unless_busy and self._nr:
-                return None
-            self._nr += 1
+    @property
+    def idle(self):
+        """No job waits or runs."""
+        return not self._nr
+
+    def submit(self, work, order=LAST):
+        """Have the thread run @work.  Return: the job; one that failed if there is no store."""
         job = Job(work)
-        self._jobs.put(job)
-        return job.await_result(seconds)
+        if self.away:
+            job.finish(None)
+            return job
+        with self._lock:
+            self._nr += 1
+        self._jobs.put((order, next(self._numbers), job))
+        return job
+
+    def ask(self, work, seconds):
+        """Run @work in the thread.  Return: its result; None: failed, or not in time."""
+        return self.submit(work).await_result(seconds)
 
     def close(self):
-        self._off = True
-        self._jobs.put(None)
+        """Do the jobs that wait, for CLOSE_SECONDS at most, and detach."""
+        if self._off:
+            self._jobs.put((STOP, 0, None))
+        else:
+            self._jobs.put((LAST, next(self._numbers), None))
         self._thread.join(CLOSE_SECONDS)
+        self._off = True
 
     # ---- in the thread ----
 
     def _serve(self):
-        while (job := self._jobs.get()) is not None:
+        while (job := self._jobs.get()[2]) is not None:
             try:
                 if not job.late:
                     self._run(job)

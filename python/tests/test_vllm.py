@@ -1,51 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The connector of vLLM, with a stand-in for vLLM and a real daemon."""
-import logging
-import os
-import signal
+"""The connector of vLLM: what it finds, and what it does when content or the daemon is lost."""
 import time
 import unittest
 
 import vllm_standin
-from vllm_standin import TOKENS, Engine, MambaSpec, Request
-from world import World, children_of, name_of, until
-
-vllm_standin.install()
-
-import kvmm                                     # noqa: E402
-from kvmm import _vllm_names as names           # noqa: E402
-from kvmm import vllm as connector              # noqa: E402
-
-logging.getLogger("vllm.kvmm").addHandler(logging.NullHandler())
-# A busy machine may be late; what is tested about time is tested with times of its own.
-PATIENT = {"lookup_seconds": 10, "load_seconds": 10, "save_seconds": 10, "retry_seconds": 0.2}
-
-
-def prompt(seed, nr=100):
-    return [seed * 1000 + i for i in range(nr)]
-
-
-class Vllm(World):
-    def engine(self, extra=(), kind=connector.KvmmConnector, **more):
-        engine = Engine(kind, extra={**PATIENT, **dict(extra)}, **more)
-        self.addCleanup(engine.close)
-        return engine
-
-    def lines(self, call, *args, **kwargs):
-        """(the result of the call, lines of the log)"""
-        with self.assertLogs("vllm.kvmm", "INFO") as caught:
-            result = call(*args, **kwargs)
-        return result, [r.getMessage() for r in caught.records]
-
-    def drop(self, request, first, last):
-        vllm, config = vllm_standin.configs()
-        identity = names.identity_of(vllm, config, "0.32.0")
-        with kvmm.Objects(names.domain_of(vllm, identity), names.object_bytes(config),
-                          identity=identity) as store:
-            store.delete([names.key_of(h, 0) for h in request.block_hashes[first:last]])
-
-    def domains(self):
-        return [d["name"] for d in kvmm.stats("domains")["domains"]]
+from vllm_standin import TOKENS, WINDOW, FullAttentionSpec, Request, SlidingWindowSpec, Source
+from vllm_world import Vllm, prompt
+from world import until
 
 
 class Hits(Vllm):
@@ -76,7 +37,6 @@ class Hits(Vllm):
         one.step([r])
         while r.num_tokens < 64:
             r.tokens.append(r.num_tokens)
-            r.blocks += [one.free.pop()] if r.num_tokens > len(r.blocks) * TOKENS else []
             one.step([], [r])
         one.finish(r)
         self.assertEqual(one.run(r.tokens + [1]), 64)
@@ -86,15 +46,18 @@ class Hits(Vllm):
         one, r = self.engine(), Request(prompt(1, 64))
         one.admit(r)
         one.step([r])
+        one.settle()
         self.drop(r, 0, 4)
         again = Request(prompt(1))
-        again.blocks = r.blocks[:4]
+        again.blocks = [list(r.blocks[0])]
+        one.pool.touch([one.pool.blocks[i] for i in r.blocks[0]])
         self.assertEqual(one.admit(again, own=64), 0)
         one.step([again])
+        one.settle()
         self.assertEqual(self.engine().run(prompt(1)), 96)
 
     def test_many_blocks(self):
-        one = self.engine(nr_blocks=200)
+        one = self.engine(nr_blocks=300)
         self.assertEqual(one.run(prompt(1, 2000)), 0)
         self.assertEqual(one.run(prompt(1, 2000)), 1984)
 
@@ -104,19 +67,121 @@ class Hits(Vllm):
         self.assertEqual(self.engine().run(prompt(1)), 96)
 
     def test_requests_of_one_step(self):
-        """Two requests that share blocks load and save in one step."""
+        """Two requests that share blocks load in one step, and a third one computes."""
         one = self.engine()
         one.run(prompt(1, 48))
-        a, b = Request(prompt(1)), Request(prompt(1, 64))
-        self.assertEqual([one.admit(a), one.admit(b)], [48, 48])
+        a, b, c = Request(prompt(1)), Request(prompt(1, 64)), Request(prompt(2))
+        self.assertEqual([one.admit(a), one.admit(b), one.admit(c)], [48, 48, 0])
+        one.step([c])
+        one.load(a, b)
         one.step([a, b])
-        self.assertTrue(all(one.is_right(r, i) for r in (a, b) for i in range(4)))
+        self.assertTrue(all(one.all_right(r) for r in (a, b, c)))
 
     def test_no_reading(self):
         one, r = self.engine(), Request(prompt(1))
         one.run(prompt(1))
         r.skip_reading_prefix_cache = True
         self.assertEqual(one.admit(r), 0)
+
+    def test_sources(self):
+        one, r = self.engine(), Request(prompt(1))
+        one.run(prompt(1))
+        one.admit(r)
+        self.assertEqual(one.scheduler.get_external_cache_hit_sources(r, 96), {Source.HOST: 96})
+        one.load(r)
+
+    def test_reset(self):
+        """After reset_cache() this vLLM finds what it saves then; others find what was there."""
+        one, two = self.engine(), self.engine()
+        one.run(prompt(1))
+        self.assertTrue(one.scheduler.reset_cache())
+        self.assertEqual(one.run(prompt(1)), 0)
+        self.assertEqual(one.run(prompt(1)), 96)
+        self.assertEqual(two.run(prompt(1)), 96)
+
+    def test_aborted_while_loading(self):
+        """vLLM frees the blocks of a request that ends during its load when the load is over."""
+        one, r = self.engine(), Request(prompt(1))
+        one.run(prompt(1))
+        free = len(one.pool.free)
+        one.admit(r)
+        one.scheduler.request_finished_all_groups(r, tuple(r.blocks))
+        out = one.load(r)
+        self.assertEqual(out.finished_recving, {r.request_id})
+        one._give_back(r)
+        self.assertEqual(len(one.pool.free), free)
+
+    def test_preempted(self):
+        """A request that was preempted finds what it had computed, its answer too."""
+        one, r = self.engine(), Request(prompt(1))
+        one.admit(r)
+        one.step([r])
+        r.tokens += prompt(2, 20)
+        one.step([], [r])
+        one._give_back(r)       # before the save of the last step has ended
+        one.settle()
+        r.num_computed = 0
+        self.assertEqual(one.admit(r), 112)
+        one.load(r)
+        self.assertTrue(one.all_right(r))
+
+
+class Groups(Vllm):
+    """Models with windows: vLLM drops blocks that no token sees any more."""
+
+    BOTH = {"specs": (FullAttentionSpec, SlidingWindowSpec)}
+
+    def test_second_time(self):
+        one = self.engine(**self.BOTH)
+        self.assertEqual(one.run(prompt(1, 200), most=32), 0)
+        self.assertEqual(one.computed, 24)
+        self.assertEqual(one.run(prompt(1, 200)), 192)
+        self.assertEqual(self.engine(**self.BOTH).run(prompt(1, 200)), 192)
+        self.assertEqual(one.computed, 24)
+
+    def test_window_is_enough(self):
+        """Blocks that no later token sees may be missing; those of the window may not."""
+        one, r = self.engine(**self.BOTH), Request(prompt(1, 200))
+        one.run(r.tokens)
+        seen = one.first_seen(1, 192)
+        self.assertEqual(seen, (192 - WINDOW + 1) // TOKENS)
+        self.drop(r, 0, seen, 1, **self.BOTH)
+        self.assertEqual(one.run(r.tokens), 192)
+        self.drop(r, seen, seen + 1, 1, **self.BOTH)
+        # The next end that has its window is none: the blocks before it are gone, too.
+        self.assertEqual(one.run(r.tokens), 0)
+
+    def test_shorter_end(self):
+        """Without a block of the window, the longest prefix that has its window is found."""
+        one, r = self.engine(**self.BOTH), Request(prompt(1, 200))
+        one.run(r.tokens)
+        self.drop(r, 10, 11, 1, **self.BOTH)
+        self.assertEqual(one.run(r.tokens), 160)
+
+    def test_full_group_counts(self):
+        one, r = self.engine(**self.BOTH), Request(prompt(1, 200))
+        one.run(r.tokens)
+        self.drop(r, 5, 6, 0, **self.BOTH)
+        self.assertEqual(one.run(r.tokens), 80)
+
+    def test_lost(self):
+        """A failed load of several groups fails as a whole, and the request is not asked again."""
+        one, r = self.engine(**self.BOTH), Request(prompt(1, 200))
+        one.run(r.tokens)
+        again = Request(r.tokens)
+        self.assertEqual(one.admit(again), 192)
+        self.drop(r, 11, 12, 1, **self.BOTH)
+        out = one.load(again)
+        self.assertEqual((out.failed_recving, out.invalid_block_ids), ({again.request_id}, set()))
+        self.assertEqual(again.num_computed, 0)
+        one.step([again])
+        self.assertTrue(one.all_right(again))
+
+    def test_freed_while_it_is_saved(self):
+        """A block that leaves the window keeps its content until it is saved."""
+        one = self.engine(nr_blocks=40, **self.BOTH)
+        self.assertEqual(one.run(prompt(1, 250), most=16), 0)
+        self.assertEqual(self.engine(**self.BOTH).run(prompt(1, 250)), 240)
 
 
 class Failures(Vllm):
@@ -128,30 +193,14 @@ class Failures(Vllm):
         r = Request(prompt(1))
         self.assertEqual(one.admit(r), 96)
         self.drop(r, 2, 4)
-        self.assertEqual(one.step([r]), set(r.blocks[2:4]))
+        bad = set(r.blocks[0][2:4])
+        self.assertEqual(one.load(r).invalid_block_ids, bad)
         self.assertEqual(r.num_computed, 32)
-        one.step([], [r])
-        self.assertTrue(all(one.is_right(r, i) for i in range(6)))
-        one.finish(r)
-        until(lambda: time.monotonic() > one.scheduler._quiet_until)
-        self.assertEqual(one.run(prompt(1)), 96)
-
-    def test_garbage_is_not_saved(self):
-        """What a step computes from blocks that failed is not saved, nor is the next step's."""
-        one = self.engine()
-        one.run(prompt(1, 64))
-        r = Request(prompt(1))
-        self.assertEqual(one.admit(r), 64)
-        self.drop(r, 3, 4)
-        update, one.scheduler.update_connector_output = \
-            one.scheduler.update_connector_output, lambda out: None     # vLLM is a step ahead
         one.step([r])
-        r.num_computed = 64
-        one.step([], [r])
-        self.assertFalse(one.is_right(r, 5))
-        one.scheduler.update_connector_output = update
-        self.assertEqual(self.engine().run(prompt(1)), 48)
-        self.assertEqual(self.engine().run(prompt(1)), 96)      # run() looks at the content
+        self.assertTrue(one.all_right(r))
+        one.finish(r)
+        until(lambda: time.monotonic() > one.scheduler._half._quiet_until)
+        self.assertEqual(one.run(prompt(1)), 96)
 
     def test_no_lookup_after_failure(self):
         one = self.engine({"retry_seconds": 30})
@@ -159,8 +208,20 @@ class Failures(Vllm):
         r = Request(prompt(1))
         one.admit(r)
         self.drop(r, 5, 6)
-        one.step([r])
+        one.load(r)
         self.assertEqual(one.run(prompt(1)), 0)
+
+    def test_first_block_lost(self):
+        """vLLM looks again at once; the same request is not found a second time."""
+        one = self.engine({"retry_seconds": 0})
+        one.run(prompt(1))
+        r = Request(prompt(1))
+        one.admit(r)
+        self.drop(r, 0, 1)
+        one.load(r)
+        self.assertEqual(r.num_computed, 0)
+        one.step([r])
+        self.assertTrue(one.all_right(r))
 
 
 class Daemon(Vllm):
@@ -200,163 +261,90 @@ class Daemon(Vllm):
     def test_killed_between(self):
         one = self.engine()
         one.run(prompt(1))
-        one.between = self.kill_daemon
+        one.between = self.kill_once
         self.assertEqual(one.run(prompt(1)), 96)
+
+    def kill_once(self):
+        if not hasattr(self, "killed"):
+            self.killed = True
+            self.kill_daemon()
 
     def test_ends(self):
         one = self.engine()
         one.run(prompt(1))
-        one.between = self.stop_daemon
-        found, said = self.lines(one.run, prompt(1))
-        self.assertEqual((found, one.failed, one.computed), (96, 6, 12))
+        r = Request(prompt(1))
+        self.assertEqual(one.admit(r), 96)
+        self.stop_daemon()
+        _, said = self.lines(one.load, r)
+        self.assertEqual(r.num_computed, 0)
         self.assertRegex(said[0], "the worker: .*; vLLM goes on without kvmm, and looks again")
+        one.step([r])
+        self.assertTrue(one.all_right(r))
+        one.finish(r)
         self.assertEqual(one.run(prompt(2)), 0)
 
     def test_stopped(self):
-        """A daemon that does not answer costs the first lookup its time, and the others none."""
-        one = self.engine({"lookup_seconds": 0.2, "load_seconds": 0.3, "save_seconds": 0.1})
+        """A daemon that does not answer delays one request, and the loop never."""
+        one = self.engine({"lookup_seconds": 0.3, "load_seconds": 0.3, "save_seconds": 0.1,
+                           "retry_seconds": 30})
         one.run(prompt(1))
-        self.assertTrue(until(lambda: one.run(prompt(1)) == 96))
-        kvmm_pid = next(p for p in children_of(self.hold.pid) if name_of(p) == "kvmm")
-        os.kill(kvmm_pid, signal.SIGSTOP)
-        self.addCleanup(os.kill, kvmm_pid, signal.SIGCONT)
-        begin = time.monotonic()
+        self.stop_for_a_while()
+        slowest, begin = 0, time.monotonic()
+        first = Request(prompt(1))
+        while True:
+            before = time.monotonic()
+            said = one.scheduler.get_num_new_matched_tokens(first, 0)
+            one.step()
+            slowest = max(slowest, time.monotonic() - before)
+            if said[0] is not None:
+                break
+        self.assertEqual(said, (0, False))
+        self.assertGreaterEqual(time.monotonic() - begin, 0.3)
+        self.assertLess(slowest, 0.25)      # the wait is 1 ms; the machine may be busy
         for _ in range(20):
             self.assertEqual(one.scheduler.get_num_new_matched_tokens(Request(prompt(1)), 0),
                              (0, False))
-        self.assertLess(time.monotonic() - begin, 2)
-        one.settle = lambda: None
-        self.assertEqual(one.run(prompt(1)), 0)
-        os.kill(kvmm_pid, signal.SIGCONT)
+
+    def test_after_a_stop(self):
+        one = self.engine({"lookup_seconds": 0.2})
+        one.run(prompt(1))
+        go_on = self.stop_for_a_while()
+        self.assertEqual(one.look(Request(prompt(1))), (0, False))
+        go_on()
         self.assertTrue(until(lambda: one.run(prompt(1)) == 96))
 
     def test_late_load_writes_nothing(self):
-        one = self.engine({"load_seconds": 0.2, "save_seconds": 0.2})
+        one = self.engine({"load_seconds": 0.1})
         one.run(prompt(1))
-        self.assertTrue(until(lambda: one.run(prompt(1)) == 96))
-        kvmm_pid = next(p for p in children_of(self.hold.pid) if name_of(p) == "kvmm")
         r = Request(prompt(1))
         self.assertEqual(one.admit(r), 96)
-        one.between = lambda: os.kill(kvmm_pid, signal.SIGSTOP)
-        self.addCleanup(os.kill, kvmm_pid, signal.SIGCONT)
-        self.assertEqual(one.step([r]), set(r.blocks[:6]))
-        for t in one.layers.values():
-            for b in r.blocks:
-                t.block(b)[:] = b"\x11" * vllm_standin.PAGE
-        os.kill(kvmm_pid, signal.SIGCONT)
-        self.assertTrue(until(lambda: not one.worker._store._nr))
-        for t in one.layers.values():
-            for b in r.blocks:
-                self.assertEqual(t.block(b), b"\x11" * vllm_standin.PAGE)
+        bad, go_on = set(r.blocks[0]), self.stop_for_a_while()
+        self.assertEqual(one.load(r).invalid_block_ids, bad)
+        for block in bad:
+            one._overwrite(block)
+        go_on()
+        self.assertTrue(until(lambda: one.worker._store.idle))
+        for name in vllm_standin.layers_of(0):
+            for block in bad:
+                self.assertEqual(one.layers[name].block(block), b"\xee" * vllm_standin.PAGE)
+
+    def test_late_save_keeps_no_block(self):
+        """A save that the daemon does not take gives vLLM its blocks back."""
+        one = self.engine({"lookup_seconds": 0.1, "save_seconds": 0.1})
+        one.run(prompt(1))
+        free, go_on = len(one.pool.free), self.stop_for_a_while()
+        one.settle_seconds = 1
+        self.assertEqual(one.run(prompt(2)), 0)
+        self.assertEqual(len(one.pool.free), free)
+        go_on()
+        self.assertTrue(until(lambda: one.worker._store.idle))
+        self.assertTrue(until(lambda: one.run(prompt(2)) == 96))    # and no garbage is found
 
     def test_full(self):
-        one = self.engine({"max_bytes": 65536, "save_seconds": 0.3})
+        one = self.engine({"max_bytes": 65536})
         _, said = self.lines(one.run, prompt(1))
         self.assertRegex(said[0], "no memory for blocks: give the daemon more")
         self.assertLess(one.run(prompt(1)), 96)
-
-
-class Refusals(Vllm):
-    """What kvmm does not serve is one line, and vLLM goes on."""
-
-    def refused(self, text, **more):
-        one, said = self.lines(self.engine, **more)
-        self.assertRegex("\n".join(said), text)
-        self.assertEqual(one.run(prompt(1)), 0)
-        self.assertEqual(one.run(prompt(1)), 0)
-        self.assertEqual(one.computed, 12)
-
-    def test_words(self):
-        for text, more in {
-                "kv_load_failure_policy is not": {"kv_load_failure_policy": "fail"},
-                "start vLLM with --prefix-caching-hash-algo sha256":
-                    {"prefix_caching_hash_algo": "xxhash"},
-                "pipeline_parallel_size is 2: only 1": {"pipeline_parallel_size": 2},
-                "speculative decoding is not served": {"speculative_config": "eagle"},
-                "has 2 groups of layers: only one": {"groups": 2},
-                "of the kind MambaSpec are not served": {"spec": MambaSpec},
-                "vLLM runs on cuda: only a CPU": {"device_type": "cuda"},
-                "has no setting colour": {"extra": {"colour": 1}}}.items():
-            with self.subTest(text):
-                self.refused(text, **more)
-        self.assertEqual(self.domains(), [])
-
-    def test_tensor_in_pieces(self):
-        class Split(connector.KvmmConnector):
-            def register_kv_caches(self, kv_caches):
-                for t in kv_caches.values():
-                    t.stride = lambda: (64, 64 * 4096, 1024, 1)
-                super().register_kv_caches(kv_caches)
-
-        self.refused("a block of layers.0 is not one piece of memory", kind=Split)
-
-    def test_other_identity(self):
-        """A domain that vLLM of another block size has is refused; by itself none meet."""
-        class Long(vllm_standin.FullAttentionSpec):
-            block_size, page_size_bytes = 32, 16384
-
-        Long.__name__ = "FullAttentionSpec"
-        self.engine().run(prompt(1))
-        self.engine(spec=Long)
-        self.assertEqual(len(self.domains()), 2)
-        self.engine({"domain": "mine"}).run(prompt(1))
-        self.refused("refused|another", extra={"domain": "mine"}, spec=Long)
-
-    def test_identity(self):
-        """Each of these is another domain."""
-        seen = set()
-        for more in ({}, {"model": "/models/other"}, {"dtype": "bfloat16"}, {"seed": 1},
-                     {"cache_dtype": "fp8"}, {"tensor_parallel_size": 2}, {"revision": "a"},
-                     {"quantization": "awq"}, {"prefix_caching_hash_algo": "sha256_cbor"},
-                     {"kv_cache_layout": "LBNHC"}, {"load_format": "dummy"}):
-            seen.add(names.identity_of(*vllm_standin.configs(**more), "0.32.0"))
-        seen.add(names.identity_of(*vllm_standin.configs(), "0.33.0"))
-        os.environ["PYTHONHASHSEED"] = "7"
-        self.addCleanup(os.environ.pop, "PYTHONHASHSEED")
-        seen.add(names.identity_of(*vllm_standin.configs(), "0.32.0"))
-        self.assertEqual(len(seen), 13)
-
-    def test_replaced_weights(self):
-        file = os.path.join(self.folder, "model.safetensors")
-        seen = set()
-        for text in ("one", "two"):
-            with open(file, "w") as f:
-                f.write(text)
-            os.utime(file, ns=(1, len(seen)))
-            seen.add(names.identity_of(*vllm_standin.configs(model=self.folder), "0.32.0"))
-        self.assertEqual(len(seen), 2)
-
-    def test_ranks(self):
-        self.assertNotEqual(names.key_of(b"x" * 32, 0), names.key_of(b"x" * 32, 1))
-
-    def test_all_ranks_are_needed(self):
-        """With two ranks, a block that one of them has not is not there."""
-        vllm, config = vllm_standin.configs(tensor_parallel_size=2, extra=PATIENT)
-        one = connector.KvmmConnector(vllm, vllm_standin.Role.SCHEDULER, config)
-        self.addCleanup(one.shutdown)
-        r = Request(prompt(1))
-        with kvmm.Objects(one._domain, one._bytes, identity=one._identity) as store:
-            for i, h in enumerate(r.block_hashes):
-                store.put(names.key_of(h, 0), bytes(one._bytes))
-                if i != 3:
-                    store.put(names.key_of(h, 1), bytes(one._bytes))
-        self.assertEqual(one.get_num_new_matched_tokens(r, 0), (48, False))
-
-
-class Faults(Vllm):
-    def test_exception(self):
-        """A fault of the connector is a line, and the request is computed."""
-        class Broken(connector.KvmmConnector):
-            def _load(self, loads):
-                raise RuntimeError("broken")
-
-            def _which(self, hashes):
-                return [True] * len(hashes)
-
-        one = self.engine(kind=Broken)
-        found, said = self.lines(one.run, prompt(1))
-        self.assertEqual((found, one.failed, one.computed), (96, 6, 6 + 6 - 6))
-        self.assertIn("kvmm: a fault in a load; vLLM computes it", said)
 
 
 if __name__ == "__main__":

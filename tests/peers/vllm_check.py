@@ -40,18 +40,26 @@ def faulty_connector():
                       f"longest {most * 1e3:.1f} ms", file=sys.stderr, flush=True)
             super().shutdown()
 
-        def _load(self, loads):
-            failed = super()._load(loads)
-            if not os.path.exists(os.environ.get(FAULT, "")):
-                return failed
-            middle = loads[len(loads) // 2][0]
-            for at, stride, size in self._places:
-                __import__("ctypes").memset(at + middle * stride, 0x3c, size)
-            return {middle}
+        def register_kv_caches(self, kv_caches):
+            super().register_kv_caches(kv_caches)
+            half = self._half
+            load, half._load = half._load, lambda *args: faulty_load(half, load, *args)
 
-    for name in "get_num_new_matched_tokens", "build_connector_meta", "start_load_kv", "wait_for_save":
+    for name in ("get_num_new_matched_tokens", "build_connector_meta", "bind_connector_metadata",
+                 "wait_for_save", "get_transfer_results"):
         setattr(FaultyConnector, name, timed(name, getattr(KvmmConnector, name)))
     return FaultyConnector
+
+
+def faulty_load(half, load, store, transfer, job, by_key):
+    """A load after which its middle block has garbage and is said to have failed."""
+    result = load(store, transfer, job, by_key)
+    if os.path.exists(os.environ.get(FAULT, "")):
+        group, middle, _ = transfer.pieces[len(transfer.pieces) // 2]
+        for at, stride, size in half._places[group]:
+            __import__("ctypes").memset(at + middle * stride, 0x3c, size)
+        transfer.failed.add(middle)
+    return result
 
 
 def timed(name, method):

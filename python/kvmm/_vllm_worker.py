@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The half of the connector that lives in a worker of vLLM: copies.
+
+A load and a save are jobs of a thread, beside the step.  The blocks of a load are not used, and
+those of a save not changed, until this half says that the job is done or given up.
+"""
+import errno
+import time
+from collections import Counter
+
+from . import _vllm_names as names
+from ._aside import FIRST, LAST, Late
+from ._vllm_scheduler import Done
+
+BATCH = 64              # objects that are held at once
+MEMORY_SECONDS = 0.1    # a save waits so long for memory; loads wait behind it
+GRACE_SECONDS = 0.5     # a job that ends in time by its own clock is not given up
+
+
+class Transfer:
+    """A load or a save that runs."""
+
+    def __init__(self, number, pieces):
+        self.number = number        # of a save; of a load the request
+        self.pieces = pieces        # (group, block, hash)
+        self.job = None
+        self.copied = 0             # blocks
+        self.dropped = 0            # likewise, for lack of memory or time
+        self.bytes = 0
+        self.failed = set()         # blocks of vLLM
+
+    @property
+    def blocks(self):
+        return {block for _, block, _ in self.pieces}
+
+
+class Worker:
+    """groups: of layers; rank: of this worker; tell: for a line in the log"""
+
+    def __init__(self, store, settings, groups, rank, object_bytes):
+        self._store = store
+        self._set = settings
+        self._groups = groups
+        self._rank = rank
+        self._bytes = object_bytes
+        self._places = None         # for each group: (address, stride, bytes) of each layer
+        self._loads, self._saves = [], []
+        self._bad_blocks = set()
+        self.off = False
+        self.done = Done()
+        self.counts = Counter()
+
+    # ---- where vLLM's blocks are ----
+
+    def register(self, kv_caches, nr_blocks):
+        """Find the places of layers.  Return: why that is not possible, or None."""
+        places = []
+        for group in self._groups:
+            of_group = {}
+            for name in group.layers:
+                place = self._place(name, kv_caches[name], nr_blocks)
+                if isinstance(place, str):
+                    return place
+                of_group[place[0]] = place
+            total = sum(size for _, _, size in of_group.values())
+            if total > self._bytes:
+                return f"a block has {total} bytes, and an object {self._bytes}"
+            places.append(list(of_group.values()))
+        self._places = places
+        return None
+
+    @staticmethod
+    def _place(name, t, nr_blocks):
+        """(address, stride, bytes) of the blocks of a layer; or why there is none."""
+        if t.device.type != "cpu":
+            return f"the KV cache is on {t.device.type}: only vLLM on a CPU is served"
+        size, item = t.element_size(), t.element_size()
+        for n in t.shape[1:]:
+            size *= n
+        span = item + sum((n - 1) * s * item for n, s in zip(t.shape[1:], t.stride()[1:]))
+        ratio, stride = t.shape[0] // nr_blocks, t.stride()[0] * item
+        if not ratio or t.shape[0] % nr_blocks or span != size or (ratio > 1 and stride != size):
+            return (f"a block of {name} is not one piece of memory: set "
+                    "VLLM_KV_CACHE_LAYOUT to LBHNC or LBNHC")
+        return t.data_ptr(), stride * ratio, size * ratio
+
+    def _copies(self, group, block, address, load):
+        """Copies between an object at @address and a block of vLLM."""
+        copies = []
+        for at, stride, size in self._places[group]:
+            place = at + block * stride
+            copies.append((place, address, size) if load else (address, place, size))
+            address += size
+        return copies
+
+    def _copy(self, transfer, group, block, address, load):
+        copies = self._copies(group, block, address, load)
+        transfer.job.copy(copies)
+        transfer.copied += 1
+        transfer.bytes += sum(size for _, _, size in copies)
+
+    # ---- orders ----
+
+    def begin_loads(self, meta):
+        for request, pieces in meta.loads:
+            self._begin(self._loads, Transfer(request, pieces), meta.epoch, self._load, FIRST)
+
+    def begin_save(self, meta):
+        if meta.save:
+            self._begin(self._saves, Transfer(*meta.save), meta.epoch, self._save, LAST)
+
+    def _begin(self, running, transfer, epoch, work, order):
+        by_key = {}
+        for group, block, h in transfer.pieces:
+            key = names.key_of(h, self._rank, group, epoch)
+            by_key.setdefault(key, []).append((group, block))
+        if self._places is None:
+            by_key = {}
+        transfer.job = self._store.submit(
+            lambda store, job: work(store, transfer, job, by_key), order)
+        running.append(transfer)
+
+    # ---- in the thread ----
+
+    def _load(self, store, transfer, job, by_key):
+        transfer.job = job
+        keys, end = list(by_key), job.since + self._set["load_seconds"]
+        for first in range(0, len(keys), BATCH):
+            with store.get(keys[first:first + BATCH], max(end - time.monotonic(), 0)) as items:
+                for item in items:
+                    for group, block in by_key[item.key] if item.held else ():
+                        self._copy(transfer, group, block, item.address, True)
+                    if not item.held:
+                        transfer.failed |= {block for _, block in by_key[item.key]}
+        return bool(by_key)
+
+    def _save(self, store, transfer, job, by_key):
+        transfer.job = job
+        keys, end, full = list(by_key), time.monotonic() + MEMORY_SECONDS, False
+        for first in range(0, len(keys), BATCH):
+            with store.create(keys[first:first + BATCH], max(end - time.monotonic(), 0)) as items:
+                for item in items:
+                    full |= item.status == errno.EAGAIN
+                    if item.held:
+                        self._save_one(transfer, item, *by_key[item.key][0])
+                    elif item.status != errno.EEXIST:
+                        transfer.dropped += 1
+                if first + BATCH >= len(keys):
+                    job.finish(True)    # vLLM may have the blocks; the commit goes on
+        if full:
+            self._store.tell("no memory for blocks: give the daemon more (--host-size, "
+                             "--pool-size), or this domain")
+        return True
+
+    def _save_one(self, transfer, item, group, block):
+        try:
+            self._copy(transfer, group, block, item.address, False)
+        except Late:            # vLLM may have written over the block
+            transfer.dropped += 1
+            item.drop()
+
+    # ---- what is done ----
+
+    def poll(self):
+        """(requests whose load is over, those of them that failed)"""
+        over = [t for t in self._loads
+                if t.job.over(self._set["load_seconds"] + GRACE_SECONDS)]
+        self._loads = [t for t in self._loads if t not in over]
+        for t in over:
+            self._end_load(t)
+        self._end_saves()
+        failed = {t.number for t in over if t.failed}
+        self.done.failed |= failed
+        return {t.number for t in over}, failed
+
+    def _end_load(self, t):
+        if not t.job.result or t.job.late:
+            t.failed = t.blocks     # the thread may be at it, but copies no more
+        self._bad_blocks |= t.failed
+        self.counts += Counter({"loaded_blocks": t.copied, "loaded_bytes": t.bytes,
+                                "load_seconds": time.monotonic() - t.job.since,
+                                "failed_loads": bool(t.failed)})
+
+    def _end_saves(self):
+        running = []
+        for t in self._saves:
+            if not t.job.over(self._set["save_seconds"]):
+                running.append(t)
+                continue
+            self.done.saves[t.number] += 1
+            self.counts += Counter({"saved_blocks": t.copied, "saved_bytes": t.bytes,
+                                    "save_seconds": time.monotonic() - t.job.since,
+                                    "dropped_blocks": t.dropped})
+        self._saves = running
+
+    def take_bad_blocks(self):
+        bad, self._bad_blocks = self._bad_blocks, set()
+        return bad
+
+    def take_done(self):
+        """What has ended since the last call; None: nothing."""
+        done, self.done = self.done, Done()
+        done.off = self.off
+        return done if done.saves or done.failed or done.off else None
