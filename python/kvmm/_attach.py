@@ -5,6 +5,9 @@ The library unmaps memory that the daemon asks back, and its addresses then faul
 of Python may still be there.  So the range is made readable again at once, as zeros, and
 the attachment itself is given up only when no view is left.  When the attachment ends, zeros
 take the place of the whole pool: the daemon kills a process that keeps memory of the last one.
+
+The child of a fork has neither the attachment nor its memory.  There views are released, and
+addresses of the pool read as zeros.
 """
 import errno
 import os
@@ -17,8 +20,30 @@ from ._turns import Pause, Turns
 from .errors import Closed, Ended, of_attach, of_status
 
 PROT_READ_WRITE = 3
-MAP_ZEROS = 0x4032      # MAP_NORESERVE | MAP_ANONYMOUS | MAP_FIXED | MAP_PRIVATE
+MAP_ZEROS = 0x4022          # MAP_NORESERVE | MAP_ANONYMOUS | MAP_PRIVATE
+MAP_FIXED, MAP_FIXED_NOREPLACE = 0x10, 0x100000
 KEEPER_SECONDS = 0.1    # the daemon kills clients that do not look for --revoke-deadline-ms
+
+_attachments = weakref.WeakSet()
+
+
+def _after_fork():
+    for attachment in list(_attachments):
+        attachment.forked()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def release(views):
+    """Views of weak references raise from now on, but for those that arrays were made of."""
+    for ref in views:
+        view = ref()
+        try:
+            if view is not None:
+                view.release()
+        except BufferError:
+            pass
 
 
 class Attachment:
@@ -32,14 +57,16 @@ class Attachment:
         self.abandoned = False      # the Client is garbage
         self._gone = False          # zeros are where the pool was
         self.lost = []              # handles of sequences that are garbage
-        self.exports = {}           # id: (weak reference to a buffer, its sequence)
+        self.exports = {}           # id: weak references to a buffer and its view, the owner
         self.handles = set()        # open sequences and leases
         self.steps = {}             # open steps: their threads by number, oldest first
         self.step_ended = threading.Condition()
         self.k = self._attach(params)
         self.info = self.lib.kvmm_info(self.k)
+        self._host = self.lib.kvmm_backend(self.k) == self.constants["KVMM_MEMORY_HOST"]
         self._libc = self._open_libc()
         self._check_layout()
+        _attachments.add(self)
         threading.Thread(target=self._keep, name="kvmm-keeper", daemon=True).start()
 
     def _attach(self, params):
@@ -65,7 +92,7 @@ class Attachment:
 
     @property
     def in_host_memory(self):
-        return self.lib.kvmm_backend(self.k) == self.constants["KVMM_MEMORY_HOST"]
+        return self._host
 
     # ---- calls ----
 
@@ -84,6 +111,8 @@ class Attachment:
 
     def locked(self, name, *args):
         """Likewise, where the turn is this thread's already."""
+        if self.pid != os.getpid():
+            self.check()
         ret = getattr(self.lib, name)(self.k, *args)
         if self.exports:
             self._heal()
@@ -118,17 +147,34 @@ class Attachment:
 
     def _let_go(self):
         """The attachment has ended: views read zeros, and no memory of the daemon is kept."""
-        pool = self.lib.kvmm_pool(self.k)
-        if self._libc and pool and not self._gone:
+        if not self._gone:
             self._gone = True
-            self._libc.mmap(pool, self.info.pool_bytes, PROT_READ_WRITE, MAP_ZEROS, -1, 0)
+            self._map_zeros(MAP_FIXED)
 
-    def view(self, address, bytes, owner):
-        """A writable view of the pool; @owner lives as long as it and all arrays made of it."""
+    def _map_zeros(self, how):
+        pool = self.lib.kvmm_pool(self.k)
+        if self._libc and pool:
+            self._libc.mmap(pool, self.info.pool_bytes, PROT_READ_WRITE, MAP_ZEROS | how, -1, 0)
+
+    def view(self, address, bytes, owner, readonly=False):
+        """A view of the pool; @owner lives as long as it and all arrays made of it."""
         buffer = self.ffi.buffer(address, bytes)
+        view = memoryview(buffer)
+        if readonly:
+            view = view.toreadonly()
         key = id(buffer)
-        self.exports[key] = (weakref.ref(buffer, lambda _: self.exports.pop(key, None)), owner)
-        return memoryview(buffer)
+        self.exports[key] = (weakref.ref(buffer, lambda _: self.exports.pop(key, None)),
+                             weakref.ref(view), owner)
+        return view
+
+    def forked(self):
+        """In the child of a fork, which has no other thread: nothing of this is usable there."""
+        self.closed = True
+        self.turn, self.pause, self.step_ended = Turns(), Pause(), threading.Condition()
+        if self._libc and self.k:
+            self._libc.mmap(self.lib.kvmm_pool(self.k), self.info.pool_bytes, PROT_READ_WRITE,
+                            MAP_ZEROS, -1, 0)
+        release([view for _, view, _ in list(self.exports.values())])
 
     # ---- the end ----
 
@@ -175,12 +221,17 @@ class Attachment:
             k, self.k = self.k, None
             self.lib.kvmm_detach(k)
 
-    def close(self):
-        """End the attachment, or all but its mappings if an array of one is still there."""
+    def close(self, first=None):
+        """End the attachment, or all but its mappings if an array of one is still there.
+
+        first: is called before, in the same turn
+        """
         if self.pid != os.getpid():
             return
         with self.turn:
             if not self.closed:
+                if first:
+                    first()
                 self.closed = True
                 self._end_all()
             self._detach_if_unused()

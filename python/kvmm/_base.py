@@ -85,8 +85,11 @@ class Attached:
 
     @property
     def info(self):
-        self._at.check()
-        i = self._at.info
+        with self._at.turn:
+            self._at.check()
+            return self._info(self._at.info)
+
+    def _info(self, i):
         return Info(client=i.client, domain=i.domain,
                     memory="host" if self._at.in_host_memory else "cuda",
                     block_bytes=i.block_bytes, stride=tuple(i.stride[0:self._nr_groups]),

@@ -42,9 +42,10 @@ class Item:
     address: their place in this process, or on the GPU
     """
 
-    def __init__(self, key, obj):
+    def __init__(self, key, obj, array):
         self.key = key
         self.object = obj       # struct kvmm_object
+        self._array = array     # whose memory has it
         self.status = -obj.status
         self.held = not self.status
         self.view = None
@@ -52,6 +53,8 @@ class Item:
 
     def drop(self):
         """In the body of create: do not store this one."""
+        if self._array.ended:
+            raise Closed("the batch has ended")
         if self.held:
             self.held, self.status = False, errno.ECANCELED
             self.object.status = -errno.ECANCELED
@@ -73,6 +76,7 @@ class Array:
         self.writes = writes
         self.thread = threading.get_ident()
         self.done = False       # it is held for nobody, but an older one is still open
+        self.ended = False      # the body has ended
         self.items = []
 
     # ---- begin ----
@@ -119,14 +123,14 @@ class Array:
 
     def _show(self):
         at, store = self.store._at, self.store
-        self.items = [Item(key, o) for key, o in zip(self.keys, self.obj)]
+        self.items = [Item(key, o, self) for key, o in zip(self.keys, self.obj)]
         with at.turn:
             at.check()
             for item in (i for i in self.items if i.held):
                 item.address = int(at.ffi.cast("uintptr_t", item.object.addr))
                 if store._in_host_memory:
-                    view = at.view(item.object.addr, store.object_bytes, self)
-                    item.view = view if self.writes else view.toreadonly()
+                    item.view = at.view(item.object.addr, store.object_bytes, self,
+                                        readonly=not self.writes)
 
     def _count_salvages(self):
         at = self.store._at
@@ -265,6 +269,7 @@ class Batch:
         """End all arrays, then raise the first error.  Return: the keys of lost objects."""
         bad, lost = None, []
         for array in self.arrays:
+            array.ended = True
             array.release_views()
             try:
                 lost += end(array) or []
@@ -273,6 +278,7 @@ class Batch:
         for array in self.arrays:
             for item in array.items:
                 item.view = None
+            array.items = []        # they refer to it
         if bad and not quiet:
             raise bad
         return lost

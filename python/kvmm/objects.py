@@ -73,17 +73,13 @@ class Objects(Attached):
 
     def close(self):
         """Give back all objects that are held, and detach.  Views are released."""
-        at = self._at
-        try:
-            with at.turn:
-                at.check()
-                arrays, self._open[:] = self._open[:], []
-                for array in arrays:
-                    array.release_views()
-                    at.locked("kvmm_objects_put", array.obj, array.nr)
-        except ValueError:
-            pass            # closed before, or the child of fork()
-        at.close()
+        self._at.close(self._give_back)
+
+    def _give_back(self):
+        arrays, self._open[:] = self._open[:], []
+        for array in arrays:
+            array.release_views()
+            self._at.locked("kvmm_objects_put", array.obj, array.nr)
 
     # ---- what is there ----
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sequences and leases of a Client."""
 import errno
+import os
 import time
 import weakref
 from dataclasses import dataclass
 
+from ._attach import release
 from .errors import Again, Closed, Error, Timeout, of_status
 
 STATES = ("CLOSED", "WAITING", "READY", "MARKED", "SWAPPED", "RECOMPUTE", "RESTORING", "FAILED")
@@ -50,7 +52,7 @@ class _Handle:
             raise Closed(f"the {type(self).__name__.lower()} is closed")
 
     def _close(self):
-        if self._end.detach() is None or self._at.closed:
+        if self._end.detach() is None or self._at.closed or self._at.pid != os.getpid():
             return
         with self._at.turn:
             if not self._at.closed:
@@ -118,7 +120,7 @@ class Sequence(_Handle):
         place = self._at.ffi.from_buffer("u32[]", self.ids)
         try:
             self._at.must("SEQ_MATCH", self._at.call("kvmm_seq_match", self.handle, place,
-                                                     len(self.ids)))
+                                                     len(place)))
         finally:
             self._at.ffi.release(place)
 
@@ -190,19 +192,14 @@ class Sequence(_Handle):
         entry = self.table(group, index, 1)[0]
         if entry is None:
             raise Error(f"block {index} was given back, or is not there yet")
-        self._check()
-        return int(self._at.ffi.cast("uintptr_t", self._address(entry)))
+        with self._at.turn:
+            self._check()
+            return int(self._at.ffi.cast("uintptr_t", self._address(entry)))
 
     def _release_views(self):
         """Views raise from now on, but for those that arrays were made of."""
         views, self._views = self._views, []
-        for ref in views:
-            view = ref()
-            try:
-                if view is not None:
-                    view.release()
-            except BufferError:
-                pass
+        release(views)
 
     # ---- changes ----
 

@@ -129,7 +129,11 @@ class Step:
     # ---- end ----
 
     def __exit__(self, kind, *_):
-        self._leave(kind is None, quiet=kind is not None)
+        bad = [g.done for g in self.granted
+               if not (isinstance(g.done, int) and 0 <= g.done <= len(g.ids))]
+        self._leave(kind is None and not bad, quiet=kind is not None)
+        if bad and kind is None:
+            raise ValueError(f"done is {bad[0]!r}, not the number of ids that become valid")
 
     def _leave(self, progress, quiet=False):
         try:
