@@ -171,9 +171,8 @@ class Attachment:
         """In the child of a fork, which has no other thread: nothing of this is usable there."""
         self.closed = True
         self.turn, self.pause, self.step_ended = Turns(), Pause(), threading.Condition()
-        if self._libc and self.k:
-            self._libc.mmap(self.lib.kvmm_pool(self.k), self.info.pool_bytes, PROT_READ_WRITE,
-                            MAP_ZEROS, -1, 0)
+        if self.k:
+            self._map_zeros(MAP_FIXED_NOREPLACE)
         release([view for _, view, _ in list(self.exports.values())])
 
     # ---- the end ----
