@@ -9,6 +9,7 @@
 #   check-full   the same with more seeds and longer tests (15 minutes)
 #   soak         the same with all the counts that the documentation claims (hours)
 #   check-vllm   the connector with the real vLLM on a CPU (installs 6 GB, 3 to 10 minutes)
+#   check-llama  the prefix cache with the real llama.cpp on a CPU (compiles it, 20 minutes; then 2 to 10)
 #   check-style  the rules of the source text; prints file:line: rule
 #   sim          the simulator alone: make sim SEEDS=1000
 #   coverage     code of kvmm/core that the tests reach: a table, build/cov/coverage.txt
@@ -632,7 +633,7 @@ TEST_PROGS += $(GPU_PROGS)
 # -------------------------------------------------------------------- targets
 
 .DEFAULT_GOAL := all
-.PHONY: all tests systemd-check cuda toolchain deps run check check-full check-vllm soak check-style sim coverage mutants mutants-random bench fuzz \
+.PHONY: all tests systemd-check cuda toolchain deps run check check-full check-vllm check-llama soak check-style sim coverage mutants mutants-random bench fuzz \
 	docs pages install uninstall clean help bench-progs bench-why why-progs core-tests gpu-probe gpu-check gpu-bench plain-standin \
 	FORCE
 FORCE:
@@ -741,6 +742,10 @@ gpu-probe:
 # Not in check: it installs 6 GB into build/peers/vllm.
 check-vllm: all
 	$(Q)$(TEST_ENV) tests/peers/vllm $(B)
+
+# Not in check: it compiles llama.cpp in build/peers/llama.
+check-llama: all
+	$(Q)$(TEST_ENV) tests/peers/llama $(B)
 
 # Not in check: it needs root, mmdebstrap and Debian's archive.
 systemd-check: all
