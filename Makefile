@@ -8,7 +8,8 @@
 #   check        install missing packages, build, and run every test (2 minutes after the build)
 #   check-full   the same with more seeds and longer tests (15 minutes)
 #   soak         the same with all the counts that the documentation claims (hours)
-#   check-vllm   the connector with the real vLLM on a CPU (installs 6 GB, 3 to 10 minutes)
+#   check-vllm   the connector with the real vLLM on a CPU (installs 6 GB, 3 to 10 minutes);
+#                ROWS='shared pressure deaths windows ranks chats': more of it
 #   check-llama  the prefix cache with the real llama.cpp on a CPU (compiles it, 20 minutes; then 2 to 10)
 #   check-style  the rules of the source text; prints file:line: rule
 #   sim          the simulator alone: make sim SEEDS=1000
@@ -741,7 +742,7 @@ gpu-probe:
 
 # Not in check: it installs 6 GB into build/peers/vllm.
 check-vllm: all
-	$(Q)$(TEST_ENV) tests/peers/vllm $(B)
+	$(Q)$(TEST_ENV) ROWS='$(ROWS)' tests/peers/vllm $(B)
 
 # Not in check: it compiles llama.cpp in build/peers/llama.
 check-llama: all

@@ -67,12 +67,16 @@ class Job:
 
 
 class Aside:
-    """@attach() returns the store, or raises an Error; @say(text) is told of each change."""
+    """@attach() returns the store, or raises an Error; @say(text) is told of each change.
 
-    def __init__(self, attach, say, retry_seconds):
+    engine: its name, for these texts
+    """
+
+    def __init__(self, attach, say, retry_seconds, engine):
         self._attach = attach
         self._say = say
         self._retry_seconds = retry_seconds
+        self._engine = engine
         self._retry_at = 0.0    # no store, and none is looked for before
         self._store = None
         self._off = False       # for good
@@ -81,7 +85,7 @@ class Aside:
         self._jobs = queue.PriorityQueue()
         self._nr = 0            # jobs that wait or run
         self._lock = threading.Lock()
-        self._thread = threading.Thread(target=self._serve, name="kvmm-vllm", daemon=True)
+        self._thread = threading.Thread(target=self._serve, name="kvmm-aside", daemon=True)
         self._thread.start()
 
     @property
@@ -143,7 +147,7 @@ class Aside:
             self.tell("the daemon took too long; look at its load (kvctl status)")
         except NoLibrary as e:
             self._off = True
-            self.tell(f"{e}; vLLM goes on without kvmm until it is started again")
+            self.tell(f"{e}; {self._engine} goes on without kvmm until it is started again")
         except (NoDaemon, Refused, Ended) as e:
             self._lose(e)
         except Error as e:
@@ -152,7 +156,7 @@ class Aside:
     def _lose(self, error):
         self._retry_at = time.monotonic() + self._retry_seconds
         store, self._store = self._store, None
-        self.tell(f"{error}; vLLM goes on without kvmm, and looks again every "
+        self.tell(f"{error}; {self._engine} goes on without kvmm, and looks again every "
                   f"{self._retry_seconds:g} s")
         if store is not None:
             store.close()

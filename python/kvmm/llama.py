@@ -79,7 +79,7 @@ class PrefixCache:
         self._bytes = names.block_bytes(self._form, self._tokens)
         self._identity = names.identity_of(llm, llama_cpp, self._form, self._tokens)
         self._domain = self._domain or names.domain_of(llm, self._identity)
-        self._store = Aside(self._attach, self._say, retry_seconds)
+        self._store = Aside(self._attach, self._say, retry_seconds, "llama.cpp")
         self._store.ask(lambda store, job: True, attach_seconds)
         self._plain = llm.generate
         llm.generate = self._generate
@@ -111,7 +111,7 @@ class PrefixCache:
         if text is None:
             log.info("kvmm: domain %s, objects of %d bytes", self._domain, self._bytes)
         else:       # the texts of _aside name the engine that it was made for
-            log.warning("kvmm: %s", text.replace("vLLM", "llama.cpp"))
+            log.warning("kvmm: %s", text)
 
     def close(self):
         """Leave llama.cpp as it was.  What it has computed or found stays valid."""

@@ -80,7 +80,7 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
         self._bytes = names.object_bytes(config)
         self._identity = names.identity_of(vllm_config, config, _vllm.__version__)
         self._domain = self._set["domain"] or names.domain_of(vllm_config, self._identity)
-        self._store = Aside(self._attach, self._say, self._set["retry_seconds"])
+        self._store = Aside(self._attach, self._say, self._set["retry_seconds"], "vLLM")
         ranks = vllm_config.parallel_config.tensor_parallel_size
         groups = names.groups_of(config)
         if self._is_worker:

@@ -10,22 +10,21 @@ alone, and each prompt must find what arithmetic says, while kvmm is killed betw
 the requests, content fails to load, and the daemon ends and comes back.  Prints a line for
 each check, and their number.
 """
-import json
+import ctypes
 import os
-import random
-import signal
-import subprocess
 import sys
-import tempfile
 import threading
 import time
 from pathlib import Path
 
-BLOCK = 32                  # tokens; vLLM's CPU attention takes multiples of 32
-PROMPTS, SHARED, OWN, NEW = 8, 256, 144, 16
-FAULT = "KVMM_CHECK_FAULT"  # names a file; while it is there, loads fail
-START_SECONDS, ANSWER_SECONDS = 600, 120
+from vllm_world import BLOCK, PATIENT, Checks, kvmm_connector, prompts, run
 
+PROMPTS, SHARED, OWN = 8, 256, 144
+WHOLE = (SHARED + OWN - 1) // BLOCK * BLOCK
+FAULT = "KVMM_CHECK_FAULT"  # names a file; while it is there, loads fail
+
+
+# ---- in vLLM: a connector with faults and times ----
 
 def faulty_connector():
     """KvmmConnector, whose loads fail while a file is there."""
@@ -36,7 +35,7 @@ def faulty_connector():
 
         def shutdown(self):
             for name, (nr, seconds, most) in self.times.items():
-                print(f"kvmm-times {name}: {nr} calls, {seconds * 1e3:.1f} ms, "
+                print(f"kvmm-times {name}: {nr} calls, mean {seconds / nr * 1e3:.3f} ms, "
                       f"longest {most * 1e3:.1f} ms", file=sys.stderr, flush=True)
             super().shutdown()
 
@@ -57,7 +56,7 @@ def faulty_load(half, load, store, transfer, job, by_key):
     if os.path.exists(os.environ.get(FAULT, "")):
         group, middle, _ = transfer.pieces[len(transfer.pieces) // 2]
         for at, stride, size in half._places[group]:
-            __import__("ctypes").memset(at + middle * stride, 0x3c, size)
+            ctypes.memset(at + middle * stride, 0x3c, size)
         transfer.failed.add(middle)
     return result
 
@@ -81,140 +80,16 @@ def __getattr__(name):      # vLLM asks this module for its connector
     raise AttributeError(name)
 
 
-# ---- a child: one vLLM ----
-
-def child(model, extra):
-    from vllm import LLM, SamplingParams
-    from vllm.config import KVTransferConfig
-
-    more = {}
-    if extra is not None:
-        more["kv_transfer_config"] = KVTransferConfig(
-            kv_connector="FaultyConnector", kv_connector_module_path="vllm_check",
-            kv_role="kv_both", kv_load_failure_policy="recompute",
-            kv_connector_extra_config=extra)
-    llm = LLM(model, dtype="float32", enforce_eager=True, block_size=BLOCK, max_model_len=1024,
-              enable_prefix_caching=False, gpu_memory_utilization=0.1, seed=0,
-              max_num_seqs=8, skip_tokenizer_init=True, **more)
-    params = SamplingParams(temperature=0, max_tokens=NEW, ignore_eos=True, detokenize=False)
-    print("ready", flush=True)
-    for line in sys.stdin:
-        order = json.loads(line)
-        begin = time.monotonic()
-        batches = [order["prompts"]] if order["together"] else [[p] for p in order["prompts"]]
-        outs = [o for b in batches for o in
-                llm.generate([{"prompt_token_ids": p} for p in b], params, use_tqdm=False)]
-        print("answer " + json.dumps({
-            "ids": [list(o.outputs[0].token_ids) for o in outs],
-            "found": [o.num_cached_tokens for o in outs],
-            "seconds": round(time.monotonic() - begin, 2)}), flush=True)
-
-
-class Vllm:
-    """A child, from outside."""
-
-    def __init__(self, name, model, extra, folder, env):
-        self.log = open(Path(folder) / f"{name}.log", "w+")
-        self.name = name
-        self.process = subprocess.Popen(
-            [sys.executable, __file__, "child", model, json.dumps(extra)],
-            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self.log, text=True, env=env)
-
-    def _line(self, word, seconds):
-        timer = threading.Timer(seconds, self.process.kill)
-        timer.start()
-        try:
-            for line in self.process.stdout:
-                if line.startswith(word):
-                    return line[len(word):]
-        finally:
-            timer.cancel()
-        raise SystemExit(f"vLLM {self.name} ended:\n{self.said('')[-3000:]}")
-
-    def wait(self):
-        self._line("ready", START_SECONDS)
-
-    def run(self, prompts, together=False):
-        self.process.stdin.write(json.dumps({"prompts": prompts, "together": together}) + "\n")
-        self.process.stdin.flush()
-        return json.loads(self._line("answer ", ANSWER_SECONDS))
-
-    def said(self, word):
-        self.log.flush()
-        text = Path(self.log.name).read_text()
-        return "\n".join(line for line in text.splitlines() if word in line)
-
-    def close(self):
-        self.process.stdin.close()
-        try:
-            return self.process.wait(60)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            return None
-
-
-class Daemon:
-    def __init__(self, build, folder):
-        self.build, self.folder, self.hold = build, folder, None
-
-    def start(self):
-        self.hold = subprocess.Popen(
-            [self.build / "kvmm-hold", "--backend", "host", "--pool-size", "64M"],
-            stderr=open(Path(self.folder) / "hold.log", "a"))
-        subprocess.run([self.build / "kvctl", "wait", "--timeout", "20"], check=True)
-
-    def kill(self):
-        """kill -9 of kvmm; kvmm-hold starts the next one."""
-        children = Path(f"/proc/{self.hold.pid}/task/{self.hold.pid}/children").read_text().split()
-        for pid in children:
-            if Path(f"/proc/{pid}/comm").read_text().strip() == "kvmm":
-                os.kill(int(pid), signal.SIGKILL)
-                return
-
-    def stop(self):
-        if self.hold:
-            self.hold.terminate()
-            self.hold.wait()
-            self.hold = None
-
-
 # ---- checks ----
 
-class Checks:
-    def __init__(self, right):
-        self.right = right
-        self.nr = self.bad = 0
-
-    def check(self, what, ok, seen=""):
-        self.nr += 1
-        self.bad += not ok
-        print(f"{'ok' if ok else 'FAILED'}: {what}{': ' + str(seen) if seen != '' else ''}",
-              flush=True)
-
-    def answers(self, what, out, found=None):
-        same = sum(a == b for a, b in zip(out["ids"], self.right))
-        self.check(f"{what}: tokens of vLLM alone", same == len(self.right),
-                   f"{same} of {len(self.right)} answers, {out['seconds']} s")
-        if found is not None:
-            self.check(f"{what}: found", out["found"] == found, out["found"])
-        else:
-            print(f"note: {what}: found {out['found']}", flush=True)
-
-
-def prompts():
-    rng = random.Random(1)
-    shared = [0] + [rng.randrange(300, 4000) for _ in range(SHARED - 1)]
-    return [shared + [rng.randrange(300, 4000) for _ in range(OWN)] for _ in range(PROMPTS)]
-
-
-def killed_during(daemon, vllm, asked, times=3):
+def killed_during(world, vllm, asked, times=3):
     """The answers of requests during which kvmm is killed."""
     stop = threading.Event()
 
     def killer():
         for _ in range(times):
             stop.wait(0.4)
-            daemon.kill()
+            world.signal("kvmm")
 
     thread = threading.Thread(target=killer)
     thread.start()
@@ -223,96 +98,72 @@ def killed_during(daemon, vllm, asked, times=3):
     return outs
 
 
-def loads_fail(c, two, asked, whole, fault):
+def until_found(vllm, asked):
+    """Run the prompts until all of their blocks were saved, as after a daemon that forgot."""
+    end = time.monotonic() + 60
+    while vllm.run(asked)["found"] != [WHOLE] * PROMPTS and time.monotonic() < end:
+        time.sleep(1)
+
+
+def loads_fail(c, two, asked, right, fault):
     Path(fault).touch()
-    c.answers("loads fail", two.run(asked))
+    c.answers("loads fail", two.run(asked), right)
     c.check("loads fail: vLLM recomputed", "Recovered from KV load failure" in two.said(""))
     os.unlink(fault)
     time.sleep(1.5)
-    c.answers("loads work again", two.run(asked), [whole] * PROMPTS)
+    c.answers("loads work again", two.run(asked), right, [WHOLE] * PROMPTS)
 
 
-def daemon_ends(c, daemon, one, two, asked, whole):
-    daemon.stop()
-    for vllm in (one, two):
-        c.answers(f"no daemon, {vllm.name} vLLM", vllm.run(asked), [0] * PROMPTS)
+def daemon_ends(c, world, vllms, asked, right):
+    world.stop_daemon()
+    for vllm in vllms:
+        c.answers(f"no daemon, {vllm.name} vLLM", vllm.run(asked), right, [0] * PROMPTS)
         lines = vllm.said("vLLM goes on without kvmm")
-        c.check("and it says so", lines != "", lines.splitlines()[-1][:300] if lines else "")
-    daemon.start()
+        c.check("and it says so", lines != "", lines.splitlines()[-1][-300:] if lines else "")
+    world.start_daemon()
     time.sleep(2.5)
-    two.run(asked)      # finds the daemon, and saves
-    time.sleep(2.5)
-    two.run(asked)
-    c.answers("another daemon", two.run(asked), [whole] * PROMPTS)
+    until_found(vllms[1], asked)
+    c.answers("another daemon", vllms[1].run(asked), right, [WHOLE] * PROMPTS)
 
 
-def checks(build, model, folder):
-    fault = os.path.join(folder, "fault")
-    daemon = Daemon(build, folder)
-    env = {**os.environ, "KVMM_RUNDIR": folder, FAULT: fault, "VLLM_CPU_KVCACHE_SPACE": "1",
-           "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_STREAM": "ext://sys.stderr", "VLLM_NO_USAGE_STATS": "1",
-           "PYTHONPATH": f"{Path(__file__).resolve().parent}:{os.environ.get('PYTHONPATH', '')}"}
-    os.environ["KVMM_RUNDIR"] = folder
-    daemon.start()
-    # Exact numbers need a scheduler that waits on a busy machine.
-    patient = {"lookup_seconds": 1.0, "load_seconds": 20.0, "save_seconds": 5.0,
-               "retry_seconds": 1.0}
-    children = []
-    try:
-        for name, extra in ("alone", None), ("one", patient), ("two", patient):
-            children.append(Vllm(name, model, extra, folder, env))
-        for child in children:
-            child.wait()
-            print(f"note: vLLM {child.name} is ready", flush=True)
-        return run_checks(daemon, children, fault)
-    finally:
-        codes = [v.close() for v in children]
-        for v in children:
-            for line in v.said("kvmm-times").splitlines():
-                print(f"note: {v.name}: {line[line.index('kvmm-times') + 11:]}", flush=True)
-        daemon.stop()
-        print(f"note: exit statuses {codes}", flush=True)
+def salt_and_reset(c, two, asked, right):
+    salted = [two.run(asked, salt="tenant") for _ in range(2)]
+    c.answers("cache_salt, first", salted[0], right, [0] + [SHARED] * (PROMPTS - 1))
+    c.answers("cache_salt, again", salted[1], right, [WHOLE] * PROMPTS)
+    c.check("reset_prefix_cache", two.order(reset=True) is True)
+    c.answers("after the reset", two.run(asked), right, [0] + [SHARED] * (PROMPTS - 1))
 
 
-def run_checks(daemon, children, fault):
-    alone, one, two = children
-    asked = prompts()
-    right = alone.run(asked)
-    alone_again = alone.run(asked)
-    c = Checks(right["ids"])
-    c.answers("vLLM alone, again", alone_again, [0] * PROMPTS)
-    whole = (SHARED + OWN - 1) // BLOCK * BLOCK
-    c.answers("the first vLLM", one.run(asked), [0] + [SHARED] * (PROMPTS - 1))
-    c.answers("the second vLLM", two.run(asked), [whole] * PROMPTS)
-    c.answers("all at once", two.run(asked, together=True), [whole] * PROMPTS)
-    daemon.kill()
-    c.answers("kill -9 between", one.run(asked), [whole] * PROMPTS)
-    for i, out in enumerate(killed_during(daemon, one, asked)):
-        c.answers(f"kill -9 during, {i + 1}", out)
-    c.answers("after it", two.run(asked), [whole] * PROMPTS)
-    loads_fail(c, two, asked, whole, fault)
-    daemon_ends(c, daemon, one, two, asked, whole)
+def checks(world):
+    fault = world.env[FAULT] = os.path.join(world.folder, "fault")
+    world.start_daemon("--pool-size", "64M")
+    connector = kvmm_connector(PATIENT, "FaultyConnector", "vllm_check")
+    alone, one, two = [world.vllm("alone"), world.vllm("one", connector),
+                       world.vllm("two", connector)]
+    for vllm in world.vllms:
+        vllm.wait()
+    c, asked = Checks(), prompts(PROMPTS, SHARED, OWN)
+    right = alone.run(asked)["ids"]
+    c.answers("vLLM alone, again", alone.run(asked), right, [0] * PROMPTS)
+    c.answers("the first vLLM", one.run(asked), right, [0] + [SHARED] * (PROMPTS - 1))
+    c.answers("the second vLLM", two.run(asked), right, [WHOLE] * PROMPTS)
+    c.answers("all at once", two.run(asked, together=True), right, [WHOLE] * PROMPTS)
+    world.signal("kvmm")
+    c.answers("kill -9 between", one.run(asked), right)
+    for i, out in enumerate(killed_during(world, one, asked)):
+        c.answers(f"kill -9 during, {i + 1}", out, right)
+    until_found(one, asked)
+    c.answers("after it", two.run(asked), right, [WHOLE] * PROMPTS)
+    loads_fail(c, two, asked, right, fault)
+    salt_and_reset(c, two, asked, right)
+    daemon_ends(c, world, (one, two), asked, right)
+    c.no_faults((one, two))
     for v in (one, two):
-        faults = v.said("kvmm: a fault")
-        c.check(f"no fault in {v.name}", faults == "", faults[:300])
-    print(f"{c.nr - c.bad} passed, {c.bad} failed", flush=True)
-    return c.bad == 0
-
-
-def main():
-    if sys.argv[1] == "child":
-        return child(sys.argv[2], json.loads(sys.argv[3]))
-    os.environ["KVMM_CONFIG"] = "none"
-    os.environ.setdefault("KVMM_LIBCUDA", "/nonexistent/libcuda.so.1")
-    with tempfile.TemporaryDirectory(prefix="kvmm-vllm.") as folder:
-        try:
-            good = checks(Path(sys.argv[1]), sys.argv[2], folder)
-        finally:
-            keep = os.environ.get("KVMM_CHECK_LOGS")
-            if keep:
-                subprocess.run(f"mkdir -p '{keep}' && cp '{folder}'/*.log '{keep}'", shell=True)
-    sys.exit(not good)
+        v.close()
+        for line in v.said("kvmm-times").splitlines():
+            print(f"note: {v.name}: {line[line.index('kvmm-times') + 11:]}", flush=True)
+    return c.end()
 
 
 if __name__ == "__main__":
-    main()
+    run(checks)
