@@ -98,15 +98,22 @@ class Aside:
         """No job waits or runs."""
         return not self._nr
 
-    def submit(self, work, order=LAST):
-        """Have the thread run @work.  Return: the job; one that failed if there is no store."""
-        job = Job(work)
+    def start(self, work, order=LAST):
+        """Have the thread run @work.  Return: the job; None: there is no store."""
         if self.away:
-            job.finish(None)
-            return job
+            return None
+        job = Job(work)
         with self._lock:
             self._nr += 1
         self._jobs.put((order, next(self._numbers), job))
+        return job
+
+    def submit(self, work, order=LAST):
+        """Likewise.  Return: the job; one that failed if there is no store."""
+        job = self.start(work, order)
+        if job is None:
+            job = Job(work)
+            job.finish(None)
         return job
 
     def ask(self, work, seconds):

@@ -73,18 +73,18 @@ def _range_of(spec):
 
 def refusal(vllm, config, version):
     """Why kvmm cannot serve this vLLM, and what to do; None: it can."""
-    cache, parallel = vllm.cache_config, vllm.parallel_config
-    if version.split("+")[0] not in VERSIONS:
-        return (f"vLLM is {version}, and this package of kvmm was tested with "
-                f"{', '.join(VERSIONS)}: install that one, or another package of kvmm")
+    parallel = vllm.parallel_config
+    why = refused_version(version)
+    if why:
+        return why
     if vllm.device_config.device_type != "cpu":
         return f"vLLM runs on {vllm.device_config.device_type}: only a CPU is served"
     if vllm.kv_transfer_config.kv_load_failure_policy != "recompute":
         return ("kv_load_failure_policy is not \"recompute\", so content that is lost would fail "
                 "requests: set it in kv-transfer-config")
-    if cache.prefix_caching_hash_algo not in HASHES:
-        return (f"prefix_caching_hash_algo is {cache.prefix_caching_hash_algo}, whose hashes of "
-                "two blocks may be equal: start vLLM with --prefix-caching-hash-algo sha256")
+    why = refused_hash(vllm)
+    if why:
+        return why
     for name in ("pipeline_parallel_size", "decode_context_parallel_size",
                  "prefill_context_parallel_size"):
         if getattr(parallel, name, 1) != 1:
@@ -92,6 +92,21 @@ def refusal(vllm, config, version):
     if vllm.speculative_config is not None:
         return "speculative decoding is not served: leave out the speculative config"
     return _refused_groups(config)
+
+
+def refused_version(version):
+    if version.split("+")[0] in VERSIONS:
+        return None
+    return (f"vLLM is {version}, and this package of kvmm was tested with "
+            f"{', '.join(VERSIONS)}: install that one, or another package of kvmm")
+
+
+def refused_hash(vllm):
+    algo = vllm.cache_config.prefix_caching_hash_algo
+    if algo in HASHES:
+        return None
+    return (f"prefix_caching_hash_algo is {algo}, whose hashes of two blocks may be equal: "
+            "start vLLM with --prefix-caching-hash-algo sha256")
 
 
 def _refused_groups(config):
