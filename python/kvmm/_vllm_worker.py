@@ -93,10 +93,11 @@ class Worker:
             address += size
         return copies
 
-    def _copy(self, transfer, group, block, address, load):
-        copies = self._copies(group, block, address, load)
+    def _copy(self, transfer, places, load):
+        """places: (group, block, address of its object)"""
+        copies = [c for place in places for c in self._copies(*place, load)]
         transfer.job.copy(copies)
-        transfer.copied += 1
+        transfer.copied += len(places)
         transfer.bytes += sum(size for _, _, size in copies)
 
     # ---- orders ----
@@ -127,11 +128,10 @@ class Worker:
         keys, end = list(by_key), job.since + self._set["load_seconds"]
         for first in range(0, len(keys), BATCH):
             with store.get(keys[first:first + BATCH], max(end - time.monotonic(), 0)) as items:
-                for item in items:
-                    for group, block in by_key[item.key] if item.held else ():
-                        self._copy(transfer, group, block, item.address, True)
-                    if not item.held:
-                        transfer.failed |= {block for _, block in by_key[item.key]}
+                self._copy(transfer, [(*place, item.address) for item in items if item.held
+                                      for place in by_key[item.key]], True)
+                transfer.failed |= {block for item in items if not item.held
+                                    for _, block in by_key[item.key]}
         return bool(by_key)
 
     def _save(self, store, transfer, job, by_key):
@@ -139,12 +139,9 @@ class Worker:
         keys, end, full = list(by_key), time.monotonic() + MEMORY_SECONDS, False
         for first in range(0, len(keys), BATCH):
             with store.create(keys[first:first + BATCH], max(end - time.monotonic(), 0)) as items:
-                for item in items:
-                    full |= item.status == errno.EAGAIN
-                    if item.held:
-                        self._save_one(transfer, item, *by_key[item.key][0])
-                    elif item.status != errno.EEXIST:
-                        transfer.dropped += 1
+                full |= any(item.status == errno.EAGAIN for item in items)
+                transfer.dropped += sum(item.status not in (0, errno.EEXIST) for item in items)
+                self._save_held(transfer, [item for item in items if item.held], by_key)
                 if first + BATCH >= len(keys):
                     job.finish(True)    # vLLM may have the blocks; the commit goes on
         if full:
@@ -152,12 +149,13 @@ class Worker:
                              "--pool-size), or this domain")
         return True
 
-    def _save_one(self, transfer, item, group, block):
+    def _save_held(self, transfer, items, by_key):
         try:
-            self._copy(transfer, group, block, item.address, False)
-        except Late:            # vLLM may have written over the block
-            transfer.dropped += 1
-            item.drop()
+            self._copy(transfer, [(*by_key[item.key][0], item.address) for item in items], False)
+        except Late:            # vLLM may have written over the blocks
+            transfer.dropped += len(items)
+            for item in items:
+                item.drop()
 
     # ---- what is done ----
 
