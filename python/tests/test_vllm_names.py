@@ -4,11 +4,13 @@ import os
 import time
 import unittest
 from pathlib import Path
+from unittest import mock
 
 import vllm_standin
 from vllm_standin import FullAttentionSpec, MambaSpec, Request
 from vllm_world import PATIENT, Vllm, connector, kvmm, names, prompt
 
+from kvmm import _lib
 from kvmm import _vllm_stats as stats
 
 
@@ -92,6 +94,19 @@ class Refusals(Vllm):
                 self.refused(text, **more)
                 connector._vllm.__version__ = "0.32.0"
         self.assertEqual(self.domains(), [])
+
+    def test_daemon_that_cannot(self):
+        """The line names what to change."""
+        class Big(FullAttentionSpec):
+            page_size_bytes = 16 << 20
+
+        Big.__name__ = "FullAttentionSpec"
+        self.refused("use fewer tokens a block, or start kvmm with a larger --extent-size", specs=(Big,))
+        constants = _lib.load()[2]
+        with mock.patch.dict(constants, KVMM_LAYOUT_HASH=constants["KVMM_LAYOUT_HASH"] ^ 1):
+            self.refused("install both anew")
+        with mock.patch.object(kvmm.Objects, "info", mock.Mock(memory="device")):
+            self.refused("start another daemon with --backend host")
 
     def test_tensor_in_pieces(self):
         class Split(connector.KvmmConnector):
