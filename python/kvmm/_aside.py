@@ -18,6 +18,9 @@ from .errors import Ended, Error, NoDaemon, NoLibrary, Refused
 CLOSE_SECONDS = 2.0
 COPY_BYTES = 16 << 20
 FIRST, LAST, STOP = 0, 1, -1        # the order of jobs that wait
+FULL = ("no memory for blocks: give the daemon more (--host-size, --pool-size), or this domain "
+        "(max_bytes)")
+LATE = "the daemon took too long; look at its load (kvctl status)"
 
 
 class Late(Exception):

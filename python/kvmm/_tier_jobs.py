@@ -10,16 +10,13 @@ import threading
 import time
 from collections import deque
 
-from ._aside import Late
+from ._aside import FULL, LATE, Late
 from .errors import Ended, Error, NoDaemon, NoLibrary, Refused, Stale
 
 LOOKUP, LOAD, STORE = range(3)      # the most urgent first
 BATCH = 64                          # objects that are held at once
 MEMORY_SECONDS = 1.0                # the longest wait of a store for memory
 SLICE = 0.1                         # without a look at more urgent work
-FULL = ("no memory for blocks: give the daemon more (--host-size, --pool-size), or this domain "
-        "(max_bytes)")
-LATE = "the daemon took too long; look at its load (kvctl status)"
 
 
 class Turns:
@@ -214,7 +211,7 @@ class Piece:
         except Stale:           # all of them again
             pass
         if self._places and now >= self._until:
-            tell(FULL)
+            tell(LATE if t.load else FULL)
         return bool(self._places) and now < self._until
 
     def _copy(self, store):

@@ -19,7 +19,7 @@ import llama_cpp
 
 from . import _llama_names as names
 from . import _llama_state as states
-from ._aside import Aside, Late
+from ._aside import FULL, Aside, Late
 from .errors import Refused
 from .objects import Objects
 
@@ -247,8 +247,7 @@ class PrefixCache:
                 if first + BATCH >= len(new):
                     job.finish(saved)       # the commit goes on while llama.cpp does
         if full:
-            self._store.tell("no memory for blocks: give the daemon more (--host-size, "
-                             "--pool-size), or this domain")
+            self._store.tell(FULL)
         return saved
 
     # ---- in place of Llama.generate() ----

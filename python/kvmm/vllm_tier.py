@@ -24,8 +24,8 @@ from vllm.v1.kv_offload.base import Locality, LookupResult, Medium, RequestOfflo
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 
 from . import _vllm_names as names
-from ._aside import Aside
-from ._tier_jobs import LATE, LOAD, LOOKUP, STORE, Asked, Lookup, Transfer, Turns
+from ._aside import LATE, Aside
+from ._tier_jobs import LOAD, LOOKUP, STORE, Asked, Lookup, Transfer, Turns
 from .errors import Refused
 from .objects import Objects
 
