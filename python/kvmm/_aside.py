@@ -82,6 +82,13 @@ class Job:
         return self.result if self.done.is_set() else None
 
 
+def failed_job():
+    """A job that has failed."""
+    job = Job(None)
+    job.finish(None)
+    return job
+
+
 class Aside:
     """@attach() returns the store, or raises an Error; @say(text) is told of each change.
 
@@ -126,11 +133,7 @@ class Aside:
 
     def submit(self, work, order=LAST):
         """Likewise.  Return: the job; one that failed if there is no store."""
-        job = self.start(work, order)
-        if job is None:
-            job = Job(work)
-            job.finish(None)
-        return job
+        return self.start(work, order) or failed_job()
 
     def ask(self, work, seconds):
         """Run @work in the thread.  Return: its result; None: failed, or not in time."""
@@ -167,7 +170,7 @@ class Aside:
                 self.tell(None)
             job.finish(job.work(self._store, job))
         except Late:
-            self.tell("the daemon took too long; look at its load (kvctl status)")
+            self.tell(LATE)
         except NoLibrary as e:
             self._off = True
             self.tell(f"{e}; {self._engine} goes on without kvmm until it is started again")

@@ -16,6 +16,7 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
 from . import _vllm_names as names
 
 LOOP_SECONDS = 0.001        # a step waits so long for lookups, all together
+FRESH_SECONDS = 0.5         # an answer serves later steps, too, while vLLM has no blocks to spare
 BATCH = 64                  # blocks of a group that are looked up at once
 NULL = 0                    # the block that vLLM has in the place of one no token sees
 
@@ -44,6 +45,7 @@ class Found:
     """What a lookup has found of a request: for each group the tiers of its first blocks."""
     own: int        # the blocks that vLLM has itself
     tiers: list
+    until: float = 0.0      # the end of its use
 
     def longest(self, groups, block_tokens):
         """So many blocks may be used: each that a token behind them sees is there."""
@@ -101,7 +103,7 @@ class Scheduler:
         self._epoch = b""
         self._pool = None           # vLLM's blocks
         self._asked = {}            # request: the job of its lookup
-        self._found = {}            # request: Found, and the length that was said
+        self._found = {}            # request: Found, until vLLM has blocks for the request
         self._tracked = {}
         self._failed = set()        # requests whose load failed once
         self._loads = []            # for the next step
@@ -111,6 +113,7 @@ class Scheduler:
         self._next = 0
         self._loop_end = 0.0        # no waits of this step after it
         self._quiet_until = 0.0     # no lookups before
+        self.off = False            # a worker cannot copy
         self.counts = Counter()
 
     def bind(self, pool):
@@ -126,8 +129,11 @@ class Scheduler:
         key = request.request_id
         job = self._asked.get(key)
         if job is None:
+            found = self._found.pop(key, None)
             if not self._may_look(request):
                 return 0, False
+            if found and time.monotonic() < found.until:
+                return self._answer(request, computed, found)
             job = self._asked[key] = self._look(request, computed // self._block_tokens)
             self._wait(job)
         if not job.over(self._set["lookup_seconds"]):
@@ -139,9 +145,9 @@ class Scheduler:
         return self._answer(request, computed, job.result)
 
     def _may_look(self, request):
-        self._found.pop(request.request_id, None)
-        return not (request.skip_reading_prefix_cache or request.request_id in self._failed
-                    or time.monotonic() < self._quiet_until or self._store.away)
+        return not (self.off or request.skip_reading_prefix_cache
+                    or request.request_id in self._failed or time.monotonic() < self._quiet_until
+                    or self._store.away)
 
     def _be_quiet(self):
         """What is found now could fail again, and a failure costs time."""
@@ -159,7 +165,9 @@ class Scheduler:
         nr = (request.num_tokens - 1) // self._block_tokens
         hashes = [bytes(h) for h in request.block_hashes[:nr]]
         self.counts["lookups"] += 1
-        return self._store.submit(lambda store, job: Found(own, self._tiers(store, hashes, own)))
+        return self._store.submit(
+            lambda store, job: Found(own, self._tiers(store, hashes, own),
+                                     time.monotonic() + FRESH_SECONDS))
 
     def _tiers(self, store, hashes, own):
         """In the thread: for each group the tiers of its blocks, to the first one of use that is
@@ -228,20 +236,25 @@ class Scheduler:
         return [(g, of_group[i], bytes(request.block_hashes[i])) for g, of_group in enumerate(ids)
                 for i in range(first, min(end, len(of_group))) if of_group[i] != NULL]
 
-    def orders(self, output):
-        """The Transfers of a step."""
+    def loads(self):
+        """The Transfers of a step, without its save."""
         self._loop_end = 0.0
         meta = Transfers(self._epoch, self._loads)
         self._loads = []
+        return meta
+
+    def add_save(self, meta, output):
+        """Add blocks that are full after this step, and not saved yet."""
         saves = {}
         for key, computed in self._computed(output):
             ids = output.kv_connector_block_state.get_block_ids(key)
-            if key in self._tracked and ids and self._nr_saving < self._most_saving:
+            if self.off or self._nr_saving >= self._most_saving:
+                break
+            if key in self._tracked and ids:
                 new = output.num_scheduled_tokens.get(key, 0)
                 self._add_saves(saves, self._tracked[key], ids, computed, new)
         if saves:
             meta.save = self._begin_save(saves)
-        return meta
 
     @staticmethod
     def _computed(output):
@@ -275,7 +288,8 @@ class Scheduler:
     # ---- what the workers say ----
 
     def done(self, done):
-        """Return: is kvmm of use still?"""
+        """vLLM's references to blocks of saves end, also when a worker is off."""
+        self.off |= done.off
         if done.failed:
             self._failed |= done.failed & self._tracked.keys()
             self._be_quiet()
@@ -286,7 +300,6 @@ class Scheduler:
             saving[0] -= workers
             if saving[0] <= 0:
                 self._end_save(number)
-        return not done.off
 
     def _end_save(self, number):
         _, blocks = self._saving.pop(number)

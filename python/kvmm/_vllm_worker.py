@@ -9,7 +9,7 @@ import time
 from collections import Counter
 
 from . import _vllm_names as names
-from ._aside import FIRST, LAST, Late
+from ._aside import FIRST, FULL, LAST, Late, failed_job
 from ._vllm_scheduler import Done
 
 BATCH = 64              # objects that are held at once
@@ -25,7 +25,7 @@ class Transfer:
         self.pieces = pieces        # (group, block, hash)
         self.job = None
         self.copied = 0             # blocks
-        self.dropped = 0            # likewise, for lack of memory or time
+        self.known = 0              # blocks that were saved before
         self.bytes = 0
         self.failed = set()         # blocks of vLLM
 
@@ -33,9 +33,14 @@ class Transfer:
     def blocks(self):
         return {block for _, block, _ in self.pieces}
 
+    @property
+    def dropped(self):
+        """Blocks that were not saved."""
+        return len(self.pieces) - self.copied - self.known
+
 
 class Worker:
-    """groups: of layers; rank: of this worker; tell: for a line in the log"""
+    """store: an Aside, or None: all transfers fail; groups: of layers; rank: of this worker"""
 
     def __init__(self, store, settings, groups, rank, object_bytes):
         self._store = store
@@ -111,20 +116,29 @@ class Worker:
             self._begin(self._saves, Transfer(*meta.save), meta.epoch, self._save, LAST)
 
     def _begin(self, running, transfer, epoch, work, order):
-        by_key = {}
-        for group, block, h in transfer.pieces:
-            key = names.key_of(h, self._rank, group, epoch)
-            by_key.setdefault(key, []).append((group, block))
-        if self._places is None:
-            by_key = {}
-        transfer.job = self._store.submit(
-            lambda store, job: work(store, transfer, job, by_key), order)
+        def in_thread(store, job):
+            transfer.job = job
+            return work(store, transfer, job, self._by_key(transfer, epoch))
+
+        transfer.job = self._store.submit(in_thread, order) if self._store else failed_job()
         running.append(transfer)
+
+    def stop(self):
+        """No memory of vLLM is touched after this."""
+        for t in self._loads + self._saves:
+            t.job.give_up()
 
     # ---- in the thread ----
 
+    def _by_key(self, transfer, epoch):
+        """{key: its (group, block)s}; empty without a place to copy from or to"""
+        by_key = {}
+        for group, block, h in transfer.pieces if self._places is not None else ():
+            key = names.key_of(h, self._rank, group, epoch)
+            by_key.setdefault(key, []).append((group, block))
+        return by_key
+
     def _load(self, store, transfer, job, by_key):
-        transfer.job = job
         keys, end = list(by_key), job.since + self._set["load_seconds"]
         for first in range(0, len(keys), BATCH):
             with store.get(keys[first:first + BATCH], max(end - time.monotonic(), 0)) as items:
@@ -135,25 +149,24 @@ class Worker:
         return bool(by_key)
 
     def _save(self, store, transfer, job, by_key):
-        transfer.job = job
         keys, end, full = list(by_key), time.monotonic() + MEMORY_SECONDS, False
         for first in range(0, len(keys), BATCH):
+            if job.late:
+                raise Late
             with store.create(keys[first:first + BATCH], max(end - time.monotonic(), 0)) as items:
                 full |= any(item.status == errno.EAGAIN for item in items)
-                transfer.dropped += sum(item.status not in (0, errno.EEXIST) for item in items)
+                transfer.known += sum(item.status == errno.EEXIST for item in items)
                 self._save_held(transfer, [item for item in items if item.held], by_key)
                 if first + BATCH >= len(keys):
                     job.finish(True)    # vLLM may have the blocks; the commit goes on
         if full:
-            self._store.tell("no memory for blocks: give the daemon more (--host-size, "
-                             "--pool-size), or this domain")
+            self._store.tell(FULL)
         return True
 
     def _save_held(self, transfer, items, by_key):
         try:
             self._copy(transfer, [(*by_key[item.key][0], item.address) for item in items], False)
         except Late:            # vLLM may have written over the blocks
-            transfer.dropped += len(items)
             for item in items:
                 item.drop()
 

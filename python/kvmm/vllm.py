@@ -67,6 +67,9 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
         except Exception:
             self._half = None
             log.exception("kvmm: off because of a fault; vLLM goes on without it")
+        if self._is_worker and self._half is None:
+            self._half = Worker(None, SETTINGS, [], 0, 0)   # tells the scheduler that it is off
+            self._half.off = True
 
     def _start(self, vllm_config, config):
         extra = vllm_config.kv_transfer_config.kv_connector_extra_config or {}
@@ -121,6 +124,8 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
     def shutdown(self):
         if self._store is not None:
             self._store.close()
+        if self._is_worker:
+            self._half.stop()
 
     @property
     def requires_kv_delivery(self):
@@ -149,15 +154,21 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
         if self._half:
             self._half.allocated(request, blocks, num_external_tokens)
 
-    @harmless(Transfers)
     def build_connector_meta(self, scheduler_output):
-        return self._half.orders(scheduler_output) if self._half else Transfers()
+        meta = self._half.loads() if self._half else Transfers()
+        self._add_save(meta, scheduler_output)
+        return meta
+
+    @harmless()
+    def _add_save(self, meta, scheduler_output):
+        if self._half:
+            self._half.add_save(meta, scheduler_output)
 
     @harmless()
     def update_connector_output(self, connector_output):
         done = connector_output.kv_connector_worker_meta
-        if self._half and done and not self._half.done(done):
-            self._half = None       # the worker has said why
+        if self._half and done:
+            self._half.done(done)
 
     def has_pending_push_work(self):
         return bool(self._half) and self._half.saving
@@ -181,12 +192,13 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
 
     @harmless()
     def register_kv_caches(self, kv_caches):
-        if not self._half:
+        if self._half.off:
             return
+        self._half.off = True       # after a fault, too
         why = self._half.register(kv_caches, self._kv_cache_config.num_blocks)
         if why:
-            self._half.off = True
             self._say(f"off: {why}")
+        self._half.off = bool(why)
 
     def bind_connector_metadata(self, connector_metadata):
         """vLLM calls this before it computes, so loads run beside the step."""

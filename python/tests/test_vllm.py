@@ -8,6 +8,8 @@ from vllm_standin import TOKENS, WINDOW, FullAttentionSpec, Request, SlidingWind
 from vllm_world import Vllm, prompt
 from world import until
 
+from kvmm._aside import Late
+
 
 class Hits(Vllm):
     def test_second_time(self):
@@ -82,6 +84,18 @@ class Hits(Vllm):
         one.run(prompt(1))
         r.skip_reading_prefix_cache = True
         self.assertEqual(one.admit(r), 0)
+
+    def test_no_blocks_for_it(self):
+        """vLLM asks in each step while it has no blocks; that is one lookup."""
+        one, r = self.engine(), Request(prompt(1))
+        one.run(prompt(1))
+        before = one.scheduler._half.counts["lookups"]
+        self.assertEqual([one.look(r), one.look(r), one.look(r, 32)],
+                         [(96, True), (96, True), (64, True)])
+        self.assertEqual(one.scheduler._half.counts["lookups"], before + 1)
+        one.scheduler._half._found[r.request_id].until = 0
+        one.look(r)
+        self.assertEqual(one.scheduler._half.counts["lookups"], before + 2)
 
     def test_sources(self):
         one, r = self.engine(), Request(prompt(1))
@@ -339,6 +353,35 @@ class Daemon(Vllm):
         go_on()
         self.assertTrue(until(lambda: one.worker._store.idle))
         self.assertTrue(until(lambda: one.run(prompt(2)) == 96))    # and no garbage is found
+
+    def test_shutdown(self):
+        """Copies that the daemon holds up do not touch vLLM's memory after the shutdown."""
+        one, r = self.engine(), Request(prompt(1))
+        one.run(prompt(2))
+        self.stop_for_a_while()
+        one.admit(r)
+        one.step([r])
+        save, = one.worker._half._saves
+        self.assertFalse(save.job.done.is_set())
+        one.worker.shutdown()
+        at = one.layers["g0.layers.0"].data_ptr()
+        with self.assertRaises(Late):
+            save.job.copy([(at, at + 1, 1)])
+
+    def test_late_save_counts(self):
+        """Blocks of a save that was given up are counted, and the thread saves no more of them."""
+        one, r = self.engine({"lookup_seconds": 0.1, "save_seconds": 0.1}, nr_blocks=300), \
+            Request(prompt(1, 2000))
+        one.run(prompt(2))
+        one.worker.get_kv_connector_stats()
+        go_on = self.stop_for_a_while()
+        one.admit(r)
+        one.step([r])
+        one.settle_seconds = 1
+        one.finish(r)
+        self.assertEqual(one.worker.get_kv_connector_stats().data["dropped_blocks"], 125)
+        go_on()
+        self.assertTrue(until(lambda: one.worker._store.idle))
 
     def test_full(self):
         one = self.engine({"max_bytes": 65536})

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connector of vLLM: its counters, whom it refuses, who shares a domain, and its faults."""
 import os
+import threading
 import time
 import unittest
 from pathlib import Path
@@ -12,6 +13,7 @@ from vllm_world import PATIENT, Vllm, connector, kvmm, names, prompt
 
 from kvmm import _lib
 from kvmm import _vllm_stats as stats
+from kvmm._aside import FIRST
 
 
 class Counts(Vllm):
@@ -66,6 +68,15 @@ class Long(FullAttentionSpec):
 Long.__name__ = "FullAttentionSpec"
 
 
+class Split(connector.KvmmConnector):
+    """The blocks of a layer are not one piece of memory."""
+
+    def register_kv_caches(self, kv_caches):
+        for t in kv_caches.values():
+            t.stride = lambda: (64, 64 * 4096, 1024, 1)
+        super().register_kv_caches(kv_caches)
+
+
 class Refusals(Vllm):
     """What kvmm does not serve is one line, and vLLM goes on."""
 
@@ -109,13 +120,20 @@ class Refusals(Vllm):
             self.refused("start another daemon with --backend host")
 
     def test_tensor_in_pieces(self):
-        class Split(connector.KvmmConnector):
-            def register_kv_caches(self, kv_caches):
-                for t in kv_caches.values():
-                    t.stride = lambda: (64, 64 * 4096, 1024, 1)
-                super().register_kv_caches(kv_caches)
-
         self.refused("a block of g0.layers.0 is not one piece of memory", kind=Split)
+
+    def test_off_keeps_no_block(self):
+        """A worker that cannot copy says so while the save of the same step waits."""
+        one, r, go = self.engine(kind=Split), Request(prompt(1)), threading.Event()
+        free = len(one.pool.free)
+        one.worker._store.submit(lambda store, job: go.wait(10), FIRST)
+        one.admit(r)
+        one.step([r])
+        self.assertTrue(one.scheduler.has_pending_push_work())
+        go.set()
+        one.finish(r)
+        self.assertEqual(len(one.pool.free), free)
+        self.assertFalse(one.scheduler.has_pending_push_work())
 
     def test_other_identity(self):
         """A domain that vLLM of another block size has is refused; by itself none meet."""
@@ -179,6 +197,39 @@ class Faults(Vllm):
         found, said = self.lines(one.run, prompt(1))
         self.assertEqual((found, one.computed), (0, 12))
         self.assertIn("kvmm: a fault in get_num_new_matched_tokens; vLLM goes on", said)
+
+    def test_fault_of_a_save(self):
+        """The loads of the step go on."""
+        one = self.engine()
+        one.run(prompt(1))
+        one.scheduler._half.add_save = None
+        found, said = self.lines(one.run, prompt(1))
+        self.assertEqual(found, 96)
+        self.assertIn("kvmm: a fault in _add_save; vLLM goes on", said)
+
+    def off_after(self, kind):
+        """A worker that fails at the start: its load fails, and then nothing is looked up."""
+        self.engine().run(prompt(1))
+        one = self.engine(kind=kind)
+        self.assertEqual(one.run(prompt(1)), 96)
+        self.assertEqual(one.computed, 6)
+        one.scheduler._half._quiet_until = 0
+        self.assertEqual(one.run(prompt(1)), 0)
+        self.assertFalse(one.scheduler.has_pending_push_work())
+
+    def test_fault_of_a_worker(self):
+        class NoRank(connector.KvmmConnector):
+            def _rank(self, ranks):
+                raise RuntimeError("no rank")
+
+        self.off_after(NoRank)
+
+    def test_fault_of_the_places(self):
+        class NoLayer(connector.KvmmConnector):
+            def register_kv_caches(self, kv_caches):
+                super().register_kv_caches({})
+
+        self.off_after(NoLayer)
 
     def test_fault_of_a_load(self):
         one = self.engine()
