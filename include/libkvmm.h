@@ -540,7 +540,13 @@ int kvmm_step_begin(struct kvmm *k, u64 step,
 int kvmm_step_end(struct kvmm *k, u64 step, u64 device_ns, u64 prefill_tokens,
 		  const struct kvmm_end_arg *args, u32 nr, const u32 *ids,
 		  struct kvmm_end_res *res);
-/* A range of memory and the place where it goes, as addresses. */
+
+/**
+ * struct kvmm_piece - a range of memory that is copied
+ * @to:    address of its new place
+ * @from:  its address
+ * @bytes: its length
+ */
 struct kvmm_piece {
 	__u64 to;
 	__u64 from;
@@ -549,11 +555,11 @@ struct kvmm_piece {
 
 /**
  * kvmm_copy() - copy several ranges of memory in one call
- * @pieces: none overlaps the place of another
+ * @pieces: no new place overlaps another range or another new place
  * @nr:     entries
  *
- * For bindings of languages in which a call costs as much as a copy: a thread of Python
- * waits up to 5 ms for the interpreter's lock after each one.
+ * For bindings of languages in which a call costs more than a copy: a thread of Python
+ * waits up to 5 ms for the interpreter's lock after each call.
  *
  * Context: any thread; no attachment is needed.
  */

@@ -16,7 +16,7 @@ COUNTERS = {
     "saved_blocks": "Blocks that were saved.",
     "saved_bytes": "Bytes that were saved.",
     "save_seconds": "Seconds from the order of a save to its end, over all saves.",
-    "dropped_blocks": "Blocks that were not saved for lack of memory or time.",
+    "dropped_blocks": "Blocks that were not saved: no memory, no time, or no daemon.",
 }
 
 

@@ -7,8 +7,8 @@
 			"secondary_tiers": [{"type": "KvmmTier", "module_path": "kvmm.vllm_tier"}]}}'
 
 vLLM copies blocks between its device and a primary tier in host memory.  This tier copies them
-between that memory and objects, in a thread.  All methods run in vLLM's scheduler, and none
-waits for the daemon.  See Documentation/engines.md.
+between that memory and objects, in a thread.  All methods run in vLLM's scheduler, and only
+drain_jobs() and shutdown() wait for the thread.  See Documentation/engines.md.
 """
 import ctypes
 import functools

@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connector of vLLM: what it finds, and what it does when content or the daemon is lost."""
+import ctypes
 import time
 import unittest
+from unittest import mock
 
 import vllm_standin
 from vllm_standin import TOKENS, WINDOW, FullAttentionSpec, Request, SlidingWindowSpec, Source
 from vllm_world import Vllm, prompt
 from world import until
 
-from kvmm._aside import Late
+from kvmm._aside import Job, Late
 
 
 class Hits(Vllm):
@@ -388,6 +390,23 @@ class Daemon(Vllm):
         _, said = self.lines(one.run, prompt(1))
         self.assertRegex(said[0], "no memory for blocks: give the daemon more")
         self.assertLess(one.run(prompt(1)), 96)
+
+
+class Copies(unittest.TestCase):
+    """Job.copy(), in calls of a few bytes."""
+
+    def test_pieces(self):
+        source, to, job = ctypes.create_string_buffer(b"0123456789"), bytearray(10), Job(None)
+        at = ctypes.addressof(source)
+        place = ctypes.addressof(ctypes.c_char.from_buffer(to))
+        pieces = [(place + i, at + 9 - i, 1) for i in range(8)] + [(place + 8, at, 2)]
+        with mock.patch("kvmm._aside.COPY_BYTES", 3):
+            job.copy(pieces)
+            self.assertEqual(to, b"9876543201")
+            job.give_up()
+            with self.assertRaises(Late):
+                job.copy([(place, at, 10)])
+        self.assertEqual(to, b"9876543201")
 
 
 if __name__ == "__main__":
