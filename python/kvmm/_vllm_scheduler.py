@@ -34,10 +34,12 @@ class Done(KVConnectorWorkerMetadata):
     """What a step has ended in the workers."""
     saves: Counter = field(default_factory=Counter)     # number: by so many workers
     failed: set = field(default_factory=set)            # requests whose load failed
+    late: bool = False                                  # a save was given up
     off: bool = False                                   # a worker has no use of kvmm
 
     def aggregate(self, other):
-        return Done(self.saves + other.saves, self.failed | other.failed, self.off or other.off)
+        return Done(self.saves + other.saves, self.failed | other.failed, self.late or other.late,
+                    self.off or other.off)
 
 
 @dataclass
@@ -113,6 +115,7 @@ class Scheduler:
         self._next = 0
         self._loop_end = 0.0        # no waits of this step after it
         self._quiet_until = 0.0     # no lookups before
+        self._save_at = 0.0         # no saves before
         self.off = False            # a worker cannot copy
         self.counts = Counter()
 
@@ -149,9 +152,12 @@ class Scheduler:
                     or request.request_id in self._failed or time.monotonic() < self._quiet_until
                     or self._store.away)
 
+    def _retry_at(self):
+        return time.monotonic() + self._set["retry_seconds"]
+
     def _be_quiet(self):
         """What is found now could fail again, and a failure costs time."""
-        self._quiet_until = time.monotonic() + self._set["retry_seconds"]
+        self._quiet_until = self._retry_at()
 
     def _wait(self, job):
         """Many lookups end at once, so a step waits a little."""
@@ -246,11 +252,11 @@ class Scheduler:
     def add_save(self, meta, output):
         """Add blocks that are full after this step, and not saved yet."""
         saves = {}
+        if self.off or time.monotonic() < self._save_at:
+            return
         for key, computed in self._computed(output):
             ids = output.kv_connector_block_state.get_block_ids(key)
-            if self.off or self._nr_saving >= self._most_saving:
-                break
-            if key in self._tracked and ids:
+            if key in self._tracked and ids and self._nr_saving < self._most_saving:
                 new = output.num_scheduled_tokens.get(key, 0)
                 self._add_saves(saves, self._tracked[key], ids, computed, new)
         if saves:
@@ -290,6 +296,8 @@ class Scheduler:
     def done(self, done):
         """vLLM's references to blocks of saves end, also when a worker is off."""
         self.off |= done.off
+        if done.late:       # the next one would keep blocks as long
+            self._save_at = self._retry_at()
         if done.failed:
             self._failed |= done.failed & self._tracked.keys()
             self._be_quiet()
@@ -310,6 +318,11 @@ class Scheduler:
     @property
     def saving(self):
         return bool(self._saving)
+
+    @property
+    def frees_soon(self):
+        """Are there blocks that vLLM gets back when a save ends?"""
+        return any(b.ref_cnt == 1 for _, blocks in self._saving.values() for b in blocks)
 
     def finished(self, request):
         key = request.request_id

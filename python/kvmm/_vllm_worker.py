@@ -199,6 +199,7 @@ class Worker:
                 running.append(t)
                 continue
             self.done.saves[t.number] += 1
+            self.done.late |= t.job.late
             self.counts += Counter({"saved_blocks": t.copied, "saved_bytes": t.bytes,
                                     "save_seconds": time.monotonic() - t.job.since,
                                     "dropped_blocks": t.dropped})

@@ -170,6 +170,10 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
         if self._half and done:
             self._half.done(done)
 
+    def has_pending_block_frees(self):
+        """vLLM waits for them where it would preempt a request."""
+        return bool(self._half) and self._half.frees_soon
+
     def has_pending_push_work(self):
         return bool(self._half) and self._half.saving
 

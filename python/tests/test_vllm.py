@@ -134,8 +134,11 @@ class Hits(Vllm):
         one.step([r])
         r.tokens += prompt(2, 20)
         one.step([], [r])
+        self.assertFalse(one.scheduler.has_pending_block_frees())
         one._give_back(r)       # before the save of the last step has ended
+        self.assertTrue(one.scheduler.has_pending_block_frees())
         one.settle()
+        self.assertFalse(one.scheduler.has_pending_block_frees())
         r.num_computed = 0
         self.assertEqual(one.admit(r), 112)
         one.load(r)
@@ -352,6 +355,7 @@ class Daemon(Vllm):
         one.settle_seconds = 1
         self.assertEqual(one.run(prompt(2)), 0)
         self.assertEqual(len(one.pool.free), free)
+        self.assertLess(0, one.scheduler._half._save_at)
         go_on()
         self.assertTrue(until(lambda: one.worker._store.idle))
         self.assertTrue(until(lambda: one.run(prompt(2)) == 96))    # and no garbage is found
@@ -384,6 +388,17 @@ class Daemon(Vllm):
         self.assertEqual(one.worker.get_kv_connector_stats().data["dropped_blocks"], 125)
         go_on()
         self.assertTrue(until(lambda: one.worker._store.idle))
+
+    def test_no_save_after_a_late_one(self):
+        """The next one would keep blocks of vLLM as long."""
+        one, r = self.engine({"lookup_seconds": 0.1, "save_seconds": 0.1, "retry_seconds": 30}), \
+            Request(prompt(3))
+        one.settle_seconds = 1
+        self.stop_for_a_while()
+        self.assertEqual(one.run(prompt(2)), 0)
+        one.admit(r)
+        one.step([r])
+        self.assertFalse(one.scheduler.has_pending_push_work())
 
     def test_full(self):
         one = self.engine({"max_bytes": 65536})
