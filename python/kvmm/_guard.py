@@ -4,10 +4,10 @@ import threading
 import time
 
 from . import _lib
+from ._engine import PAGE
 from .errors import Closed, Ended, Error
 from .objects import Objects
 
-PAGE = 4096         # objects are multiples of it
 ATTACH_SECONDS = 5  # between two tries to attach
 
 

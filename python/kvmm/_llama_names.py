@@ -6,12 +6,10 @@ the bytes of a block.
 """
 import ctypes
 import hashlib
-import json
 import re
 from pathlib import Path
 
-PAGE = 4096
-LEAST = 16384       # the daemon's --min-token-bytes, for the 16 "tokens" of an object
+from . import _engine
 
 # Parameters of llama.cpp that do not decide what the KV is.
 FREE = {"n_threads", "n_threads_batch", "n_seq_max", "no_perf", "embeddings", "load_mode", "use_mmap",
@@ -42,7 +40,7 @@ def refusal(llm):
 
 def block_bytes(form, block_tokens):
     """The bytes of an object: a multiple of a page."""
-    return max(-(-form.token_bytes * block_tokens // PAGE) * PAGE, LEAST)
+    return _engine.object_bytes(form.token_bytes * block_tokens)
 
 
 def _file(path):
@@ -93,12 +91,8 @@ def identity_fields(llm, llama_cpp, form, block_tokens):
 
 
 def identity_of(llm, llama_cpp, form, block_tokens):
-    fields = identity_fields(llm, llama_cpp, form, block_tokens)
-    text = json.dumps(fields, sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=32, person=b"kvmm-llama").digest()
+    return _engine.digest_of(identity_fields(llm, llama_cpp, form, block_tokens), b"kvmm-llama")
 
 
 def domain_of(llm, identity):
-    """A name of its own for each identity, so that two of them are never in each other's way."""
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", Path(llm.model_path).stem)[:40]
-    return f"llama-{name}-{identity.hex()[:8]}"
+    return _engine.domain_of("llama", Path(llm.model_path).stem, identity)

@@ -7,17 +7,15 @@ decides the bytes of a block.
 """
 import functools
 import hashlib
-import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
+
+from . import _engine
 
 VERSIONS = ("0.32.0",)      # of vLLM, that are tested
 HASHES = ("sha256", "sha256_cbor")
 SPECS = ("FullAttentionSpec", "MLAAttentionSpec", "SlidingWindowSpec", "ChunkedLocalAttentionSpec")
-PAGE = 4096
-LEAST = 16384       # the daemon's --min-token-bytes, for the 16 "tokens" of an object
 
 
 @dataclass(frozen=True)
@@ -125,8 +123,7 @@ def _refused_groups(config):
 
 def object_bytes(config):
     """The bytes of a block of the largest group of a worker, as an object: a multiple of a page."""
-    most = max(g.bytes for g in groups_of(config))
-    return max(-(-most // PAGE) * PAGE, LEAST)
+    return _engine.object_bytes(max(g.bytes for g in groups_of(config)))
 
 
 def weights_of(model):
@@ -163,13 +160,9 @@ def identity_fields(vllm, config, version):
 
 
 def identity_of(vllm, config, version):
-    fields = identity_fields(vllm, config, version)
-    text = json.dumps(fields, sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=32, person=b"kvmm-vllm").digest()
+    return _engine.digest_of(identity_fields(vllm, config, version), b"kvmm-vllm")
 
 
 def domain_of(vllm, identity):
-    """A name of its own for each identity, so that two vLLMs are never in each other's way."""
     name = str(vllm.model_config.model).rstrip("/").rsplit("/", 1)[-1]
-    name = re.sub(r"[^A-Za-z0-9._-]", "-", name)[:40]
-    return f"vllm-{name}-{identity.hex()[:8]}"
+    return _engine.domain_of("vllm", name, identity)

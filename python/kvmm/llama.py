@@ -17,30 +17,16 @@ from array import array
 
 import llama_cpp
 
+from . import _engine
 from . import _llama_names as names
 from . import _llama_state as states
 from ._aside import FULL, Aside, Late
-from .errors import Refused
-from .objects import Objects
 
 log = logging.getLogger("kvmm.llama")
 
 BATCH = 64      # objects that are held at once
 PROBE = 4       # tokens of the state that shows its form
-
-
-def harmless(result):
-    """An exception of this method is a line in the log, and its value is @result."""
-    def wrap(method):
-        @functools.wraps(method)
-        def safe(self, *args, **kwargs):
-            try:
-                return method(self, *args, **kwargs)
-            except Exception:
-                log.exception("kvmm: a fault in %s; llama.cpp goes on", method.__name__)
-                return result
-        return safe
-    return wrap
+harmless = functools.partial(_engine.harmless, log, "llama.cpp")
 
 
 class PrefixCache:
@@ -63,13 +49,12 @@ class PrefixCache:
         self._store = None      # an Aside, if kvmm can serve this Llama
         self._tokens = block_tokens
         self._domain = domain
-        self._place = {"socket": socket, "timeout": attach_seconds}
-        limits = {"max_bytes": max_bytes, "swap_max_bytes": swap_max_bytes}
-        self._place |= {k: v for k, v in limits.items() if v is not None}
+        self._place = {"socket": socket, "timeout": attach_seconds, "max_bytes": max_bytes,
+                       "swap_max_bytes": swap_max_bytes}
         self._seconds = {"lookup": lookup_seconds, "load": load_seconds, "save": save_seconds}
         self._start(retry_seconds, attach_seconds)
 
-    @harmless(None)
+    @harmless()
     def _start(self, retry_seconds, attach_seconds):
         llm = self._llm
         why = names.refusal(llm) or self._probe()
@@ -100,12 +85,8 @@ class PrefixCache:
         return None
 
     def _attach(self):
-        store = Objects(self._domain, self._bytes, identity=self._identity, steps=2, **self._place)
-        if store.info.memory != "host":
-            store.close()
-            raise Refused("the pool of the daemon is on a GPU, and states of llama.cpp are in host "
-                          "memory: start another daemon with --backend host, and set its socket")
-        return store
+        return _engine.store_of("llama.cpp", self._domain, self._bytes, identity=self._identity,
+                                steps=2, **self._place)
 
     def _say(self, text):
         if text is None:
@@ -143,7 +124,7 @@ class PrefixCache:
 
     # ---- before a prompt ----
 
-    @harmless(0)
+    @harmless(int)
     def find(self, tokens):
         """Load what kvmm has of a prompt, if it is more than llama.cpp has itself.
 
@@ -208,7 +189,7 @@ class PrefixCache:
 
     # ---- after it ----
 
-    @harmless(0)
+    @harmless(int)
     def save(self):
         """Save the whole blocks of the tokens that llama.cpp has.  Return: how many were new."""
         llm = self._llm

@@ -17,13 +17,12 @@ from vllm.distributed.kv_transfer.kv_connector.v1.base import (
     KVConnectorBase_V1, KVConnectorRole, KVConnectorTransferResults, SupportsHMA)
 from vllm.v1.metrics.cache_hit_source import CacheHitSource
 
+from . import _engine
 from . import _vllm_names as names
 from ._aside import Aside
 from ._vllm_scheduler import Scheduler, Transfers
 from ._vllm_stats import KvmmMetrics, KvmmStats
 from ._vllm_worker import Worker
-from .errors import Refused
-from .objects import Objects
 
 log = logging.getLogger("vllm.kvmm")
 
@@ -40,20 +39,7 @@ SETTINGS = {
     "save_seconds": 2.0,        # the longest time that a save keeps vLLM's blocks
 }
 SOURCES = {"area": CacheHitSource.DISK}     # all other tiers are memory of the host
-
-
-def harmless(result=None):
-    """An exception of this method is a line in the log, and its value is result()."""
-    def wrap(method):
-        @functools.wraps(method)
-        def safe(self, *args, **kwargs):
-            try:
-                return method(self, *args, **kwargs)
-            except Exception:
-                log.exception("kvmm: a fault in %s; vLLM goes on", method.__name__)
-                return result() if result else None
-        return safe
-    return wrap
+harmless = functools.partial(_engine.harmless, log, "vLLM")
 
 
 class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
@@ -103,15 +89,9 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
         return get_tensor_model_parallel_rank()
 
     def _attach(self):
-        limits = {k: self._set[k] for k in ("max_bytes", "swap_max_bytes")
-                  if self._set[k] is not None}
-        store = Objects(self._domain, self._bytes, identity=self._identity, steps=2,
-                        socket=self._set["socket"], timeout=self._set["attach_seconds"], **limits)
-        if store.info.memory != "host":
-            store.close()
-            raise Refused("the pool of the daemon is on a GPU, and this connector serves host "
-                          "memory: start another daemon with --backend host, and set its socket")
-        return store
+        return _engine.store_of("vLLM", self._domain, self._bytes, identity=self._identity, steps=2,
+                                timeout=self._set["attach_seconds"],
+                                **{k: self._set[k] for k in ("socket", *_engine.LIMITS)})
 
     def _say(self, text):
         who = "worker" if self._is_worker else "scheduler"

@@ -12,8 +12,6 @@ drain_jobs() and shutdown() wait for the thread.  See Documentation/engines.md.
 """
 import ctypes
 import functools
-import hashlib
-import json
 import logging
 import queue
 import sys
@@ -23,11 +21,10 @@ import vllm as _vllm
 from vllm.v1.kv_offload.base import Locality, LookupResult, Medium, RequestOffloadingContext
 from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 
+from . import _engine
 from . import _vllm_names as names
 from ._aside import LATE, Aside
 from ._tier_jobs import LOAD, LOOKUP, STORE, Asked, Lookup, Transfer, Turns
-from .errors import Refused
-from .objects import Objects
 
 log = logging.getLogger("vllm.kvmm")
 
@@ -45,20 +42,7 @@ SETTINGS = {
     "drain_seconds": 5.0,       # the longest wait for all transfers, when vLLM resets its cache
 }
 MOST = 4 << 30                  # bytes of an object
-
-
-def harmless(result=None):
-    """An exception of this method is a line in the log, and its value is result()."""
-    def wrap(method):
-        @functools.wraps(method)
-        def safe(self, *args, **kwargs):
-            try:
-                return method(self, *args, **kwargs)
-            except Exception:
-                log.exception("kvmm: a fault in %s of the tier; vLLM goes on", method.__name__)
-                return result() if result else None
-        return safe
-    return wrap
+harmless = functools.partial(_engine.harmless, log, "vLLM")
 
 
 def configs_of(spec):
@@ -88,14 +72,10 @@ def refusal(settings, row_bytes, vllm):
     why = names.refused_version(_vllm.__version__) or names.refused_hash(vllm)
     if why:
         return why
-    if not 0 < object_bytes(row_bytes) <= MOST:
+    if not 0 < _engine.object_bytes(row_bytes) <= MOST:
         return (f"a block of the primary tier has {row_bytes} bytes, and an object at most {MOST}: "
                 "set a smaller blocks_per_chunk")
     return None
-
-
-def object_bytes(row_bytes):
-    return max(-(-row_bytes // names.PAGE) * names.PAGE, names.LEAST)
 
 
 def identity_of(vllm, cache, config, row_bytes):
@@ -112,8 +92,7 @@ def identity_of(vllm, cache, config, row_bytes):
         "layout": [config.replicated_layout, config.canonical_layout, config.kv_cache_layout],
         "draft": str(vllm.speculative_config),
     }
-    text = json.dumps(fields, sort_keys=True, default=str)
-    return hashlib.blake2b(text.encode(), digest_size=32, person=b"kvmm-vllm-tier").digest()
+    return _engine.digest_of(fields, b"kvmm-vllm-tier")
 
 
 def name_of(key):
@@ -150,7 +129,7 @@ class KvmmTier(SecondaryTierManager):
             log.warning("kvmm: the tier is off: %s", why)
             return
         self._set = {**SETTINGS, **settings}
-        self._row, self._bytes = row, object_bytes(row)
+        self._row, self._bytes = row, _engine.object_bytes(row)
         # vLLM releases the view in the end, so nothing may refer to it.
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(view))
         self._identity = identity_of(vllm, cache, spec.config, row)
@@ -161,15 +140,9 @@ class KvmmTier(SecondaryTierManager):
         self._turns.put(LOOKUP, Lookup([]))     # so that it attaches, and says so
 
     def _attach(self):
-        limits = {k: self._set[k] for k in ("max_bytes", "swap_max_bytes")
-                  if self._set[k] is not None}
-        store = Objects(self._domain, self._bytes, identity=self._identity, steps=1,
-                        socket=self._set["socket"], timeout=self._set["attach_seconds"], **limits)
-        if store.info.memory != "host":
-            store.close()
-            raise Refused("the pool of the daemon is on a GPU, and this tier is for host memory: "
-                          "start another daemon with --backend host, and set its socket")
-        return store
+        return _engine.store_of("vLLM", self._domain, self._bytes, identity=self._identity, steps=1,
+                                timeout=self._set["attach_seconds"],
+                                **{k: self._set[k] for k in ("socket", *_engine.LIMITS)})
 
     def _say(self, text):
         if text is None:

@@ -385,7 +385,7 @@ class Refusals(Tier):
         self.assertEqual(len(seen), 19)
 
     def test_small_block(self):
-        self.assertEqual([tier.object_bytes(n) for n in (1, 16384, 16385, ROW)],
+        self.assertEqual([tier._engine.object_bytes(n) for n in (1, 16384, 16385, ROW)],
                          [16384, 16384, 20480, ROW])
 
 
