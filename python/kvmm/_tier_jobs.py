@@ -15,11 +15,12 @@ from .errors import Ended, Error, NoDaemon, NoLibrary, Refused, Stale
 
 LOOKUP, LOAD, STORE = range(3)      # the most urgent first
 BATCH = 64                          # objects that are held at once
+PIECE_BYTES = 64 << 20              # that are copied without a look at more urgent work
 MEMORY_SECONDS = 1.0                # the longest wait of a store for memory
 SLICE = 0.1                         # without a look at more urgent work
 
 
-class Turns:
+class WorkQueue:
     """Pieces of work, in the order of their urgency.  @aside runs them, one after the other."""
 
     def __init__(self):
@@ -148,7 +149,8 @@ class Transfer:
         self.late = False
         self._done = done
         self._lock = threading.Lock()
-        self.pieces = [Piece(self, places[i:i + BATCH]) for i in range(0, len(places), BATCH)]
+        most = max(min(BATCH, PIECE_BYTES // size), 1)
+        self.pieces = [Piece(self, places[i:i + most]) for i in range(0, len(places), most)]
         self._left = len(self.pieces)
         if not self.pieces:
             self._finish()
@@ -190,7 +192,7 @@ class Transfer:
 
 
 class Piece:
-    """At most BATCH blocks of a transfer."""
+    """At most BATCH blocks of a transfer, and PIECE_BYTES if a block has no more."""
 
     def __init__(self, transfer, places):
         self.urgency = LOAD if transfer.load else STORE

@@ -24,7 +24,7 @@ from vllm.v1.kv_offload.tiering.base import JobResult, SecondaryTierManager
 from . import _engine
 from . import _vllm_names as names
 from ._aside import LATE, Aside
-from ._tier_jobs import LOAD, LOOKUP, STORE, Asked, Lookup, Transfer, Turns
+from ._tier_jobs import LOAD, LOOKUP, STORE, Asked, Lookup, Transfer, WorkQueue
 
 log = logging.getLogger("vllm.kvmm")
 
@@ -107,7 +107,7 @@ class KvmmTier(SecondaryTierManager):
                  **settings):
         super().__init__(offloading_spec, primary_kv_view, tier_type, backpressure_detector)
         self.locality = Locality.LOCAL
-        self._turns = None          # None: kvmm cannot serve this vLLM
+        self._queue = None          # None: kvmm cannot serve this vLLM
         self._aside = None
         self._asked = {}            # lookups of requests that run, by vLLM's key
         self._keys = {}             # the keys that a request looked up
@@ -118,7 +118,7 @@ class KvmmTier(SecondaryTierManager):
         try:
             self._start(offloading_spec, primary_kv_view, settings)
         except Exception:
-            self._turns = None
+            self._queue = None
             log.exception("kvmm: the tier is off because of a fault; vLLM goes on without it")
 
     def _start(self, spec, view, settings):
@@ -134,10 +134,10 @@ class KvmmTier(SecondaryTierManager):
         self._address = ctypes.addressof(ctypes.c_char.from_buffer(view))
         self._identity = identity_of(vllm, cache, spec.config, row)
         self._domain = self._set["domain"] or names.domain_of(vllm, self._identity)
-        self._turns = Turns()
-        self._aside = self._turns.aside = Aside(
-            lambda: self._turns.attach(self._attach), self._say, self._set["retry_seconds"], "vLLM")
-        self._turns.put(LOOKUP, Lookup([]))     # so that it attaches, and says so
+        self._queue = WorkQueue()
+        self._aside = self._queue.aside = Aside(
+            lambda: self._queue.attach(self._attach), self._say, self._set["retry_seconds"], "vLLM")
+        self._queue.put(LOOKUP, Lookup([]))     # so that it attaches, and says so
 
     def _attach(self):
         return _engine.store_of("vLLM", self._domain, self._bytes, identity=self._identity, steps=1,
@@ -171,10 +171,10 @@ class KvmmTier(SecondaryTierManager):
 
     def _ask(self, key):
         """A lookup that goes out at the end of the step.  None: the daemon is not there, or late."""
-        seconds = self._set["lookup_seconds"] if self._turns else 0
-        if self._turns is None or self._aside.away:
+        seconds = self._set["lookup_seconds"] if self._queue else 0
+        if self._queue is None or self._aside.away:
             return None
-        if self._turns.hangs(seconds):
+        if self._queue.hangs(seconds):
             self._tell_late()
             return None
         asked = self._asked[key] = Asked(name_of(key), time.monotonic() + seconds)
@@ -182,7 +182,7 @@ class KvmmTier(SecondaryTierManager):
         return asked
 
     def _tell_late(self):
-        if not self._turns.attaches:
+        if not self._queue.attaches:
             self._aside.tell(LATE)
 
     @harmless()
@@ -192,7 +192,7 @@ class KvmmTier(SecondaryTierManager):
     def _send(self):
         new, self._new = self._new, []
         if new:
-            self._turns.put(LOOKUP, Lookup(new))
+            self._queue.put(LOOKUP, Lookup(new))
 
     @harmless()
     def on_request_finished(self, req_context):
@@ -212,7 +212,7 @@ class KvmmTier(SecondaryTierManager):
 
     def _submit(self, job, load):
         try:
-            if self._turns is not None and not self._aside.away:
+            if self._queue is not None and not self._aside.away:
                 return self._hand_in(job, load)
         except Exception:
             log.exception("kvmm: a fault in a transfer of the tier; vLLM goes on")
@@ -228,7 +228,7 @@ class KvmmTier(SecondaryTierManager):
                      self._set["load_seconds" if load else "store_seconds"], self._done)
         self._transfers[job.job_id] = t
         for piece in t.pieces:
-            self._turns.put(LOAD if load else STORE, piece)
+            self._queue.put(LOAD if load else STORE, piece)
 
     def _missing(self, keys):
         """A load of these failed: while their requests run, they are not asked for again."""
@@ -268,7 +268,7 @@ class KvmmTier(SecondaryTierManager):
 
     @harmless()
     def drain_jobs(self):
-        if self._turns is None:
+        if self._queue is None:
             return
         end = time.monotonic() + self._set["drain_seconds"]
         running = list(self._transfers.values())
@@ -285,6 +285,6 @@ class KvmmTier(SecondaryTierManager):
 
     @harmless()
     def shutdown(self):
-        if self._turns is not None:
+        if self._queue is not None:
             self._stop(list(self._transfers.values()))
             self._aside.close()

@@ -98,7 +98,7 @@ class Hits(Tier):
     def test_one_question(self):
         """The lookups of a step are one question to the daemon, and none in lookup()."""
         one, asked = self.up(self.manager()), []
-        self.assertTrue(until(lambda: not one.tier._turns._runs))
+        self.assertTrue(until(lambda: not one.tier._queue._runs))
         store, real = one.tier._aside._store, one.tier._aside._store.exists
         store.exists = lambda keys: asked.append(len(keys)) or real(keys)
         for k in KEYS:
@@ -122,17 +122,24 @@ class Hits(Tier):
     def test_urgency(self):
         """A lookup does not wait behind stores."""
         one, order = self.up(self.manager()), []
-        self.assertTrue(until(lambda: not one.tier._turns._runs))
-        one.tier._turns._runs = True        # so that the pieces wait
+        self.assertTrue(until(lambda: not one.tier._queue._runs))
+        one.tier._queue._runs = True        # so that the pieces wait
         one.submit([key(i) for i in range(100)], load=False)
         one.submit(KEYS, load=True)
         one.tier.lookup(key(7), Space(req_id="r"))
         one.tier.on_schedule_end(None)
-        while (piece := one.tier._turns._take()) is not None:
+        while (piece := one.tier._queue._take()) is not None:
             order.append(type(piece).__name__ + (
                 str(piece._transfer.load) if hasattr(piece, "_transfer") else ""))
             piece.end()
         self.assertEqual(order, ["Lookup", "PieceTrue", "PieceFalse", "PieceFalse"])
+
+    def test_pieces(self):
+        """So that a lookup does not wait long, large blocks come in smaller pieces."""
+        places = [(key(i), b"", 0) for i in range(100)]
+        for size, want in ((4096, [64, 36]), (16 << 20, [4] * 25), (1 << 30, [1] * 100)):
+            t = _tier_jobs.Transfer(1, True, places, size, 5, queue.SimpleQueue())
+            self.assertEqual([len(p._places) for p in t.pieces], want)
 
 
 class Failures(Tier):
@@ -271,7 +278,7 @@ class Daemon(Tier):
         pid = self.stop_kvmm()
         self.assertEqual(one.look(KEYS), NONE)
         os.kill(pid, signal.SIGCONT)
-        self.assertTrue(until(lambda: not one.tier._turns._runs))
+        self.assertTrue(until(lambda: not one.tier._queue._runs))
         self.assertEqual(one.look(KEYS), NONE)
 
     def test_late_copies(self):
@@ -285,7 +292,7 @@ class Daemon(Tier):
         for row in loaded + stored:
             one.block(row)[:] = b"\x11" * ROW
         os.kill(pid, signal.SIGCONT)
-        self.assertTrue(until(lambda: not one.tier._turns._runs))
+        self.assertTrue(until(lambda: not one.tier._queue._runs))
         for row in loaded:
             self.assertEqual(one.block(row), b"\x11" * ROW)
         self.assertEqual(one.look([key(9)], "c"), [False])
