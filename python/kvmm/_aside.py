@@ -5,10 +5,12 @@ An engine's loop may not wait: a daemon that is killed answers after the next on
 one that is stopped never.  A caller submits a job and asks later whether it is done.  After the
 caller has given a job up, the job touches the engine's memory no more.
 """
+import atexit
 import itertools
 import queue
 import threading
 import time
+import weakref
 from array import array
 from collections import deque
 
@@ -21,6 +23,14 @@ FIRST, LAST, STOP = 0, 1, -1        # the order of jobs that wait
 FULL = ("no memory for blocks: give the daemon more (--host-size, --pool-size), or this domain "
         "(max_bytes)")
 LATE = "the daemon took too long; look at its load (kvctl status)"
+
+_asides = weakref.WeakSet()
+
+
+@atexit.register
+def _close_all():
+    for aside in list(_asides):
+        aside.close()
 
 
 class Late(Exception):
@@ -103,6 +113,8 @@ class Aside:
         self._retry_at = 0.0    # no store, and none is looked for before
         self._store = None
         self._off = False       # for good
+        self._closed = False    # no job begins
+        self._job = None        # that runs
         self._told = ""         # the last text
         self._numbers = itertools.count()
         self._jobs = queue.PriorityQueue()
@@ -110,6 +122,7 @@ class Aside:
         self._lock = threading.Lock()
         self._thread = threading.Thread(target=self._serve, name="kvmm-aside", daemon=True)
         self._thread.start()
+        _asides.add(self)
 
     @property
     def away(self):
@@ -140,26 +153,34 @@ class Aside:
         return self.submit(work).await_result(seconds)
 
     def close(self):
-        """Do the jobs that wait, for CLOSE_SECONDS at most, and detach."""
+        """Do the jobs that wait, for CLOSE_SECONDS at most, and detach.
+
+        The engine's memory is not touched after this returns.
+        """
         if self._off:
             self._jobs.put((STOP, 0, None))
         else:
             self._jobs.put((LAST, next(self._numbers), None))
         self._thread.join(CLOSE_SECONDS)
-        self._off = True
+        self._off = self._closed = True
+        job = self._job
+        if job is not None:
+            job.give_up()
 
     # ---- in the thread ----
 
     def _serve(self):
         while (job := self._jobs.get()[2]) is not None:
+            self._job = job     # before the look at _closed: close() sets that first
             try:
-                if not job.late:
+                if not (job.late or self._closed):
                     self._run(job)
             except Exception as e:      # a fault of this package may not end the engine
                 self.tell(f"{type(e).__name__}: {e}")
             with self._lock:
                 self._nr -= 1
             job.done.set()
+            self._job = None
         if self._store is not None:
             self._store.close()
 

@@ -123,11 +123,6 @@ class Worker:
         transfer.job = self._store.submit(in_thread, order) if self._store else failed_job()
         running.append(transfer)
 
-    def stop(self):
-        """No memory of vLLM is touched after this."""
-        for t in self._loads + self._saves:
-            t.job.give_up()
-
     # ---- in the thread ----
 
     def _by_key(self, transfer, epoch):

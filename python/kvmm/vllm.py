@@ -104,8 +104,6 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
     def shutdown(self):
         if self._store is not None:
             self._store.close()
-        if self._is_worker:
-            self._half.stop()
 
     @property
     def requires_kv_delivery(self):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connector of vLLM: what it finds, and what it does when content or the daemon is lost."""
 import ctypes
+import threading
 import time
 import unittest
 from unittest import mock
@@ -10,7 +11,7 @@ from vllm_standin import TOKENS, WINDOW, FullAttentionSpec, Request, SlidingWind
 from vllm_world import Vllm, prompt
 from world import until
 
-from kvmm._aside import Job, Late
+from kvmm._aside import Aside, Job, Late
 
 
 class Hits(Vllm):
@@ -376,10 +377,10 @@ class Daemon(Vllm):
 
     def test_late_save_counts(self):
         """Blocks of a save that was given up are counted, and the thread saves no more of them."""
-        one, r = self.engine({"lookup_seconds": 0.1, "save_seconds": 0.1}, nr_blocks=300), \
-            Request(prompt(1, 2000))
+        one, r = self.engine({"lookup_seconds": 0.1}, nr_blocks=300), Request(prompt(1, 2000))
         one.run(prompt(2))
         one.worker.get_kv_connector_stats()
+        one.worker._set["save_seconds"] = 0.1
         go_on = self.stop_for_a_while()
         one.admit(r)
         one.step([r])
@@ -422,6 +423,30 @@ class Copies(unittest.TestCase):
             with self.assertRaises(Late):
                 job.copy([(place, at, 10)])
         self.assertEqual(to, b"9876543201")
+
+    def test_close(self):
+        """The job that runs at the end of close() copies no more; those behind it do not begin."""
+        aside, go, said = Aside(mock.Mock, lambda text: None, 5, "a test"), threading.Event(), []
+
+        def work(store, job):
+            begun.set()
+            go.wait(10)
+            try:
+                job.copy([(place, at, 1)])
+            except Late:
+                said.append("late")
+
+        begun, to = threading.Event(), ctypes.create_string_buffer(2)
+        place = ctypes.addressof(to)
+        at = place + 1
+        aside.start(work)
+        aside.start(lambda store, job: said.append("begins"))
+        self.assertTrue(begun.wait(10))
+        with mock.patch("kvmm._aside.CLOSE_SECONDS", 0.1):
+            aside.close()
+        go.set()
+        aside._thread.join(10)
+        self.assertEqual(said, ["late"])
 
 
 if __name__ == "__main__":
