@@ -11,7 +11,7 @@ from unittest import mock
 
 import llama_standin
 from llama_standin import Llama
-from world import World, children_of, name_of, until
+from world import World, children_of, freeze, name_of, until
 
 FOLDER = llama_standin.install()
 unittest.addModuleCleanup(FOLDER.cleanup)
@@ -368,7 +368,7 @@ class Trouble(Bridge):
         one = self.engine(lookup_seconds=0.2, load_seconds=0.2, save_seconds=0.2)
         self.found(one, prompt(1))
         pid = next(p for p in children_of(self.hold.pid) if name_of(p) == "kvmm")
-        os.kill(pid, signal.SIGSTOP)
+        self.assertTrue(freeze(pid))
         self.addCleanup(os.kill, pid, signal.SIGCONT)
         begin = time.monotonic()
         self.found(one, prompt(2))

@@ -11,7 +11,7 @@ from types import SimpleNamespace as Space
 import vllm_standin
 import vllm_tier_standin as standin
 from vllm_tier_standin import ROW, Manager, key
-from world import World, children_of, name_of, until
+from world import World, children_of, freeze, name_of, until
 
 standin.install()
 
@@ -55,7 +55,7 @@ class Tier(World):
 
     def stop_kvmm(self):
         pid = next(p for p in children_of(self.hold.pid) if name_of(p) == "kvmm")
-        os.kill(pid, signal.SIGSTOP)
+        self.assertTrue(freeze(pid))
         self.addCleanup(os.kill, pid, signal.SIGCONT)
         return pid
 

@@ -6,7 +6,7 @@ import signal
 
 import vllm_standin
 from vllm_standin import Engine
-from world import World, children_of, name_of
+from world import World, children_of, freeze, name_of
 
 vllm_standin.install()
 
@@ -50,8 +50,8 @@ class Vllm(World):
     def stop_for_a_while(self):
         """SIGSTOP of the daemon.  Return: a function that ends it."""
         pid = self.kvmm_pid()
-        os.kill(pid, signal.SIGSTOP)
         self.addCleanup(os.kill, pid, signal.SIGCONT)
+        self.assertTrue(freeze(pid))
         return lambda: os.kill(pid, signal.SIGCONT)
 
     def domains(self):

@@ -31,6 +31,13 @@ def until(condition, seconds=20):
         time.sleep(0.02)
 
 
+def freeze(pid):
+    """SIGSTOP of a process.  kill() does not wait for its threads, which could answer once more."""
+    os.kill(pid, signal.SIGSTOP)
+    stats = list(Path(f"/proc/{pid}/task").glob("*/stat"))
+    return until(lambda: all(s.read_text().rsplit(") ", 1)[1][0] == "T" for s in stats))
+
+
 def children_of(pid):
     try:
         text = Path(f"/proc/{pid}/task/{pid}/children").read_text()
