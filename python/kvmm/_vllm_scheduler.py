@@ -340,3 +340,5 @@ class Scheduler:
             job.give_up()
         self._asked.clear()
         self._found.clear()
+        # Requests that run on rest on what was there before, so they save nothing more.
+        self._tracked.clear()

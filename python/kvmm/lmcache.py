@@ -12,7 +12,6 @@ import math
 import threading
 
 from ._guard import PAGE, Guarded, place_of
-from .errors import Error
 from .objects import Objects
 
 log = logging.getLogger(__name__)
@@ -111,7 +110,7 @@ class ChunkStore(Guarded):
             for first in range(0, len(names), store.batch_objects):
                 with store.get(names[first:first + store.batch_objects], self.timeout) as items:
                     found += [self._chunk(item) if item.held else None for item in items]
-        except Error:
+        except BaseException:       # of kvmm, of torch or of LMCache's memory
             for obj in filter(None, found):
                 obj.ref_count_down()
             raise

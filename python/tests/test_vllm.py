@@ -116,6 +116,16 @@ class Hits(Vllm):
         self.assertEqual(one.run(prompt(1)), 96)
         self.assertEqual(two.run(prompt(1)), 96)
 
+    def test_reset_while_a_request_runs(self):
+        """What it computes later rests on content from before the reset, and is not saved."""
+        one, r = self.engine(), Request(prompt(1))
+        one.admit(r)
+        one.step([r], most=48)
+        one.scheduler.reset_cache()
+        one.step([], [r])
+        one.finish(r)
+        self.assertEqual(one.run(prompt(1)), 0)
+
     def test_aborted_while_loading(self):
         """vLLM frees the blocks of a request that ends during its load when the load is over."""
         one, r = self.engine(), Request(prompt(1))

@@ -177,6 +177,8 @@ class World:
         self.env = {**os.environ, "KVMM_RUNDIR": folder, "VLLM_CPU_KVCACHE_SPACE": "1",
                     "HF_HUB_OFFLINE": "1", "VLLM_LOGGING_STREAM": "ext://sys.stderr",
                     "VLLM_NO_USAGE_STATS": "1",
+                    # Threads of one vLLM that wait may not keep the cores from another.
+                    "OMP_WAIT_POLICY": "passive", "KMP_BLOCKTIME": "0", "GOMP_SPINCOUNT": "0",
                     "PYTHONPATH": f"{Path(__file__).resolve().parent}:"
                                   f"{os.environ.get('PYTHONPATH', '')}"}
         os.environ["KVMM_RUNDIR"] = folder
