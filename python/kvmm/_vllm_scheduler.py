@@ -34,12 +34,13 @@ class Done(KVConnectorWorkerMetadata):
     """What a step has ended in the workers."""
     saves: Counter = field(default_factory=Counter)     # number: by so many workers
     failed: set = field(default_factory=set)            # requests whose load failed
+    trouble: bool = False                               # a load failed as a whole
     late: bool = False                                  # a save was given up
     off: bool = False                                   # a worker has no use of kvmm
 
     def aggregate(self, other):
-        return Done(self.saves + other.saves, self.failed | other.failed, self.late or other.late,
-                    self.off or other.off)
+        return Done(self.saves + other.saves, self.failed | other.failed,
+                    self.trouble or other.trouble, self.late or other.late, self.off or other.off)
 
 
 @dataclass
@@ -298,8 +299,8 @@ class Scheduler:
         self.off |= done.off
         if done.late:       # the next one would keep blocks as long
             self._save_at = self._retry_at()
-        if done.failed:
-            self._failed |= done.failed & self._tracked.keys()
+        self._failed |= done.failed & self._tracked.keys()
+        if done.trouble:
             self._be_quiet()
         for number, workers in done.saves.items():
             saving = self._saving.get(number)

@@ -182,6 +182,7 @@ class Worker:
     def _end_load(self, t):
         if not t.job.result or t.job.late:
             t.failed = t.blocks     # the thread may be at it, but copies no more
+            self.done.trouble = True
         self._bad_blocks |= t.failed
         self.counts += Counter({"loaded_blocks": t.copied, "loaded_bytes": t.bytes,
                                 "load_seconds": time.monotonic() - t.job.since,

@@ -232,12 +232,18 @@ class Failures(Vllm):
         until(lambda: time.monotonic() > one.scheduler._half._quiet_until)
         self.assertEqual(one.run(prompt(1)), 96)
 
-    def test_no_lookup_after_failure(self):
+    def test_no_lookup_after_trouble(self):
+        """A block that was evicted stops no other lookup; a load without an answer does."""
         one = self.engine({"retry_seconds": 30})
         one.run(prompt(1))
         r = Request(prompt(1))
         one.admit(r)
         self.drop(r, 5, 6)
+        one.load(r)
+        self.assertEqual(one.run(prompt(1)), 80)
+        r = Request(prompt(1))
+        one.admit(r)
+        one.worker._half._load = None
         one.load(r)
         self.assertEqual(one.run(prompt(1)), 0)
 
