@@ -216,7 +216,9 @@ class KvmmTier(SecondaryTierManager):
                 return self._hand_in(job, load)
         except Exception:
             log.exception("kvmm: a fault in a transfer of the tier; vLLM goes on")
-            self._transfers.pop(job.job_id, None)
+            half = self._transfers.pop(job.job_id, None)
+            if half is not None:        # of its pieces, some may be handed in
+                half.give_up(wait=True)
         self._results.append(JobResult(job_id=job.job_id, success=False))
         if load:
             self._missing(job.keys)
