@@ -117,7 +117,7 @@ def shared(c, world):
     kvrt.end(c)
     c.no_faults(vllms)
     print("note: domains:", *(f"{d['name']} {d.get('bytes', '')}"
-                              for d in world.stats("domains")["domains"]))
+                              for d in world.stats("domains")))
 
 
 def daemon_warnings(world):
@@ -271,10 +271,10 @@ def no_leak(c, world):
         if v.process.poll() is None:
             v.close()
     for _ in range(100):
-        if not world.stats("clients")["clients"]:
+        if not world.stats("clients"):
             break
         time.sleep(0.1)
-    c.check("no client is left", world.stats("clients")["clients"] == [])
+    c.check("no client is left", world.stats("clients") == [])
     walk = subprocess.run([world.build / "kvctl", "check"], capture_output=True, text=True)
     c.check("the daemon's walkers find no fault", walk.returncode == 0,
             (walk.stdout + walk.stderr).strip()[:200])

@@ -221,7 +221,7 @@ class World:
 
     def stats(self, table):
         out = subprocess.run([self.build / "kvctl", "--json", table], capture_output=True, text=True)
-        return json.loads(out.stdout)
+        return json.loads(out.stdout)       # a list of records
 
     def close(self):
         codes = [v.close() for v in self.vllms if v.process.poll() is None]

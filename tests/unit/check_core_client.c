@@ -205,6 +205,34 @@ START_TEST(test_attach_one_domain_too_many)
 }
 END_TEST
 
+/* Of idle domains one without cache gives way, though it was left later. */
+START_TEST(test_attach_drops_an_empty_domain)
+{
+	struct kvmm_attach_req req = sh_attach_req("z");
+	u64 seq;
+	u32 i;
+
+	sh_stop();
+	sh_config(4);
+	sh.cfg.max_domains = 2;
+	sh_start();
+	cl = sh_attach(1, "a");
+	seq = sh_ready(cl, 32, 0, 0);
+	sh_compute(cl, seq, 0, 32, 0);
+	sh_quiet(cl);
+	i = sh_attach(1, "b");
+	ck_assert_str_eq(sh.cl[i].info.replaced, "");
+	sh_quiet(i);
+	i = (u32)sh_attach_as(1, &req);
+	ck_assert_str_eq(sh.cl[i].info.replaced, "b");
+	ck_assert_uint_eq(sh.cl[i].info.dropped_blocks, 0);
+	/* The other one is the only idle domain now. */
+	i = sh_attach(1, "c");
+	ck_assert_str_eq(sh.cl[i].info.replaced, "a");
+	ck_assert_uint_eq(sh.cl[i].info.dropped_blocks, 2);
+}
+END_TEST
+
 /* A name belongs to one model at a time; another model takes it over when idle. */
 START_TEST(test_attach_of_another_model)
 {
@@ -507,6 +535,7 @@ int main(void)
 	tcase_add_test(tc, test_attach_one_client_too_many);
 	tcase_add_test(tc, test_attach_one_tenant_too_many);
 	tcase_add_test(tc, test_attach_one_domain_too_many);
+	tcase_add_test(tc, test_attach_drops_an_empty_domain);
 	tcase_add_test(tc, test_attach_of_another_model);
 	tcase_add_test(tc, test_prefixes_outlive_the_client);
 	tcase_add_test(tc, test_handles_do_not_outlive_the_client);

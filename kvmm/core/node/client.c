@@ -65,7 +65,9 @@ void client_describe(const struct core *c, u32 client,
 	const struct kv_client *cl = &c->clients[client];
 	const struct kv_domain *d = &c->domains[cl->domain];
 	struct core_copy cp = { 0 };
+	char replaced[KVMM_NAME_LEN];
 
+	memcpy(replaced, info->replaced, sizeof(replaced));
 	*info = (struct core_attach_info){
 		.dropped_blocks	= info->dropped_blocks,
 		.moved		= info->moved,
@@ -88,6 +90,7 @@ void client_describe(const struct core *c, u32 client,
 		.span_tail	= d->dev.span_tail,
 		.block_bytes	= d->dev.block_bytes,
 	};
+	memcpy(info->replaced, replaced, sizeof(replaced));
 	memcpy(info->stride, d->stride, sizeof(info->stride));
 	block_shards(c, d, &cp);
 	memcpy(info->shard_off, cp.shard_off, sizeof(info->shard_off));
@@ -121,6 +124,7 @@ int core_client_attach_within(struct core *c, u64 now, u64 tenant_key,
 	info->text = NULL;
 	info->small_token = 0;
 	info->dropped_blocks = 0;
+	info->replaced[0] = '\0';
 	info->moved = false;
 	info->elsewhere = false;
 	info->cut = false;

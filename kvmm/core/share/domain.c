@@ -515,6 +515,16 @@ static void domain_place(struct core *c, u32 dom, u32 tenant,
 	c->domains[dom].dev.used = 1;
 }
 
+/* A domain of another name needs the record of idle domain @dom. */
+static void domain_replace(struct core *c, u32 dom, struct core_attach_info *info)
+{
+	const struct kv_domain *d = &c->domains[dom];
+
+	memcpy(info->replaced, d->name, sizeof(info->replaced));
+	info->dropped_blocks = d->dev.nr[BLK_CACHED];
+	domain_drop(c, dom);
+}
+
 /*
  * Make a domain, in the record of @old if that is one.  Everything that may be
  * refused is checked before a cache is dropped or a tenant made.
@@ -545,7 +555,7 @@ static int domain_create(struct core *c, const struct tenant_who *who,
 					  who->quota->max_domains);
 		KV_BUG_ON(*dom == CORE_NONE);
 		if (c->domains[*dom].used)
-			domain_drop(c, *dom);
+			domain_replace(c, *dom, info);
 	} else {
 		limit_inherit(&made, &c->domains[old], req);
 		info->dropped_blocks = c->domains[old].dev.nr[BLK_CACHED];

@@ -103,7 +103,15 @@ static void tenant_drop(struct core *c, u32 t)
 	c->head->nr_tenants--;
 }
 
-/* The longest unused idle domain of @t, or CORE_NONE. */
+/* Is less lost with domain @a than with @b?  One without cache goes first. */
+static bool domain_is_less(const struct kv_domain *a, const struct kv_domain *b)
+{
+	if (!a->nr_indexed != !b->nr_indexed)
+		return !a->nr_indexed;
+	return a->left < b->left;
+}
+
+/* The longest unused idle domain of @t, if possible one without cache; or CORE_NONE. */
 static u32 idle_domain_of(const struct core *c, u32 t)
 {
 	u32 best = CORE_NONE, i;
@@ -112,7 +120,7 @@ static u32 idle_domain_of(const struct core *c, u32 t)
 		const struct kv_domain *d = &c->domains[i];
 
 		if (d->tenant == t && domain_idle(c, d) &&
-		    (best == CORE_NONE || d->left < c->domains[best].left))
+		    (best == CORE_NONE || domain_is_less(d, &c->domains[best])))
 			best = i;
 	}
 	return best;

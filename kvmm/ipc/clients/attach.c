@@ -208,13 +208,12 @@ static void call_attach(struct core *core, void *arg)
 }
 
 /* The name of a domain, as one printable word; its end was judged. */
-static const char *domain_print(const struct kvmm_attach_req *req, char *name)
+static const char *domain_print(const char *domain, char *name)
 {
 	u32 i;
 
-	for (i = 0; req->domain[i]; i++)
-		name[i] = req->domain[i] > ' ' && req->domain[i] <= '~' ?
-			  req->domain[i] : '_';
+	for (i = 0; domain[i]; i++)
+		name[i] = domain[i] > ' ' && domain[i] <= '~' ? domain[i] : '_';
 	name[i] = '\0';
 	return name;
 }
@@ -239,7 +238,7 @@ static int attach_core(struct attach_call *a)
 	if (err)
 		return attach_refuse(a->rep, err, "kvmm is shutting down");
 	if (a->err == -ENXIO || (a->err == -EEXIST && a->info.elsewhere))
-		return refuse_pool(a, domain_print(a->req, name));
+		return refuse_pool(a, domain_print(a->req->domain, name));
 	if (a->err && a->info.small_token)
 		return refuse_token(a->cs, a->rep, a->err, a->info.small_token);
 	if (a->err)
@@ -286,10 +285,21 @@ static void attach_log_moved(const struct attach_call *a)
 
 	if (log_life_allowed())
 		pr_info("domain %s: moved from %s to %s, %u cached blocks dropped",
-			domain_print(a->req, name),
+			domain_print(a->req->domain, name),
 			pools_text(a->info.old_pool, a->info.old_shards, from),
 			pools_text(a->info.pool, a->info.shards, to),
 			a->info.dropped_blocks);
+}
+
+/* The tenant has as many domains as it may: an idle one gave its record. */
+static void attach_log_replaced(const struct attach_call *a)
+{
+	char name[KVMM_NAME_LEN], old[KVMM_NAME_LEN];
+
+	if (log_life_allowed())
+		pr_warn("domain %s: dropped with its cache, %u blocks in device memory, for the new domain %s: no more domains are allowed (domains= of --tenant and --user-quota, --max-domains)",
+			domain_print(a->info.replaced, old), a->info.dropped_blocks,
+			domain_print(a->req->domain, name));
 }
 
 /* Another identity attached: blocks of the last one were dropped. */
@@ -297,11 +307,13 @@ static void attach_log_dropped(const struct attach_call *a)
 {
 	char name[KVMM_NAME_LEN];
 
-	if (a->info.moved)
+	if (a->info.replaced[0])
+		attach_log_replaced(a);
+	else if (a->info.moved)
 		attach_log_moved(a);
 	else if (a->info.dropped_blocks && log_life_allowed())
 		pr_info("domain %s: another model identity attached, %u cached blocks dropped",
-			domain_print(a->req, name), a->info.dropped_blocks);
+			domain_print(a->req->domain, name), a->info.dropped_blocks);
 }
 
 /* The client got less than it asked for. */
@@ -311,7 +323,7 @@ static void attach_log_cut(const struct attach_call *a)
 
 	if (a->info.cut && log_life_allowed())
 		pr_info("domain %s: its client asks for more memory.min, memory.low or weight than tenant %s may: kvctl set gives it, or min= and weight= of its quota",
-			domain_print(a->req, name),
+			domain_print(a->req->domain, name),
 			tenant_name(a->cs->sockets, a->c->key, tenant));
 }
 
@@ -342,7 +354,7 @@ static void attach_log(const struct attach_call *a)
 			c->mm.id, c->info.comm, (int)c->info.pid, c->uid,
 			named ? "tenant " : "",
 			named ? tenant_name(a->cs->sockets, c->key, tenant) : "",
-			named ? ", " : "", domain_print(a->req, name));
+			named ? ", " : "", domain_print(a->req->domain, name));
 	attach_log_cut(a);
 	pr_debug("client %u: blocks of %llu bytes, %u in a span of %u extents, tail %.2f %%",
 		 c->mm.id, (unsigned long long)rep->block_bytes, rep->span_blocks,
