@@ -42,6 +42,17 @@ SOURCES = {"area": CacheHitSource.DISK}     # all other tiers are memory of the 
 harmless = functools.partial(_engine.harmless, log, "vLLM")
 
 
+def _wrong_setting(extra):
+    for name, value in extra.items():
+        if name not in SETTINGS:
+            return f"kv_connector_extra_config has no setting {name}"
+        kind = str if name in ("domain", "socket") else int if name in _engine.LIMITS else float
+        if not isinstance(value, (int, float) if kind is float else kind):
+            wants = {str: "a text", int: "a number of bytes", float: "a number of seconds"}[kind]
+            return f"{name} of kv_connector_extra_config is {value!r}, not {wants}"
+    return None
+
+
 class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
     def __init__(self, vllm_config, role, kv_cache_config):
         super().__init__(vllm_config, role, kv_cache_config)
@@ -59,9 +70,7 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
 
     def _start(self, vllm_config, config):
         extra = vllm_config.kv_transfer_config.kv_connector_extra_config or {}
-        unknown = sorted(set(extra) - set(SETTINGS))
-        why = f"kv_connector_extra_config has no setting {unknown[0]}" if unknown else \
-            names.refusal(vllm_config, config, _vllm.__version__)
+        why = _wrong_setting(extra) or names.refusal(vllm_config, config, _vllm.__version__)
         if why:
             self._say(f"off: {why}")
             return

@@ -98,6 +98,10 @@ class Refusals(Vllm):
                 "have blocks of 16, 32 tokens, hashed by 16": {"specs": (FullAttentionSpec, Long)},
                 "vLLM is 0.33.0, and this package of kvmm was tested with 0.32.0": {"version": 1},
                 "vLLM runs on cuda: only a CPU": {"device_type": "cuda"},
+                "max_bytes of kv_connector_extra_config is '8G', not a number of bytes":
+                    {"extra": {"max_bytes": "8G"}},
+                "retry_seconds of .* is 'x', not a number of seconds":
+                    {"extra": {"retry_seconds": "x"}},
                 "has no setting colour": {"extra": {"colour": 1}}}.items():
             with self.subTest(text):
                 if more.pop("version", None):
