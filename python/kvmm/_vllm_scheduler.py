@@ -238,6 +238,12 @@ class Scheduler:
             self._loads.append((key, pieces))
         self._tracked[key] = Tracked(request, end, found.missing(), found.by_tier(end))
 
+    def lose(self, request, tokens):
+        """A fault prevented the load of @tokens: vLLM waits for it, so it has to fail."""
+        if tokens:
+            self._loads.append((request.request_id, None))
+            self._tracked.setdefault(request.request_id, Tracked(request))
+
     @staticmethod
     def _pieces(request, ids, first, end):
         return [(g, of_group[i], bytes(request.block_hashes[i])) for g, of_group in enumerate(ids)

@@ -28,6 +28,7 @@ class Transfer:
         self.known = 0              # blocks that were saved before
         self.bytes = 0
         self.failed = set()         # blocks of vLLM
+        self.lost = False           # all of them, whichever they are
 
     @property
     def blocks(self):
@@ -109,7 +110,9 @@ class Worker:
 
     def begin_loads(self, meta):
         for request, pieces in meta.loads:
-            self._begin(self._loads, Transfer(request, pieces), meta.epoch, self._load, FIRST)
+            transfer = Transfer(request, pieces or [])
+            transfer.lost = pieces is None
+            self._begin(self._loads, transfer, meta.epoch, self._load, FIRST)
 
     def begin_save(self, meta):
         if meta.save:
@@ -168,16 +171,20 @@ class Worker:
     # ---- what is done ----
 
     def poll(self):
-        """(requests whose load is over, those of them that failed)"""
+        """(requests whose load is over, those of them that vLLM has to compute from the begin)
+
+        With one group, vLLM learns which blocks failed instead: take_bad_blocks().
+        """
         over = [t for t in self._loads
                 if t.job.over(self._set["load_seconds"] + GRACE_SECONDS)]
         self._loads = [t for t in self._loads if t not in over]
         for t in over:
             self._end_load(t)
         self._end_saves()
-        failed = {t.number for t in over if t.failed}
-        self.done.failed |= failed
-        return {t.number for t in over}, failed
+        failed = [t for t in over if t.failed or t.lost]
+        self.done.failed |= {t.number for t in failed}
+        return {t.number for t in over}, {t.number for t in failed
+                                          if t.lost or len(self._groups) > 1}
 
     def _end_load(self, t):
         if not t.job.result or t.job.late:
@@ -186,7 +193,7 @@ class Worker:
         self._bad_blocks |= t.failed
         self.counts += Counter({"loaded_blocks": t.copied, "loaded_bytes": t.bytes,
                                 "load_seconds": time.monotonic() - t.job.since,
-                                "failed_loads": bool(t.failed)})
+                                "failed_loads": bool(t.failed or t.lost)})
 
     def _end_saves(self):
         running = []

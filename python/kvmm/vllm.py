@@ -136,10 +136,14 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
             sources[source] = sources.get(source, 0) + tokens
         return sources
 
-    @harmless()
     def update_state_after_alloc(self, request, blocks, num_external_tokens):
-        if self._half:
-            self._half.allocated(request, blocks, num_external_tokens)
+        if self._half and not self._allocated(request, blocks, num_external_tokens):
+            self._half.lose(request, num_external_tokens)
+
+    @harmless(bool)
+    def _allocated(self, request, blocks, tokens):
+        self._half.allocated(request, blocks, tokens)
+        return True
 
     def build_connector_meta(self, scheduler_output):
         meta = self._half.loads() if self._half else Transfers()
@@ -217,10 +221,7 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
 
     def get_transfer_results(self, finished_req_ids):
         over, failed = self._poll()
-        # vLLM can tell which block of which request failed if there is one group.
-        one = len(self._kv_cache_config.kv_cache_groups) == 1
-        return KVConnectorTransferResults(finished_recving=over,
-                                          failed_recving=set() if one else failed)
+        return KVConnectorTransferResults(finished_recving=over, failed_recving=failed)
 
     @harmless(lambda: (set(), set()))
     def _poll(self):

@@ -235,6 +235,19 @@ class Faults(Vllm):
 
         self.off_after(NoLayer)
 
+    def test_fault_of_an_order(self):
+        """vLLM waits for a load that was said, so it is ordered and fails."""
+        one = self.engine()
+        one.run(prompt(1))
+        one.scheduler._half._pieces = None
+        r = Request(prompt(1))
+        _, said = self.lines(one.admit, r)
+        self.assertIn("kvmm: a fault in _allocated; vLLM goes on", said)
+        out = one.load(r)
+        self.assertEqual((out.failed_recving, out.invalid_block_ids), ({r.request_id}, set()))
+        one.step([r])
+        self.assertTrue(one.all_right(r))
+
     def test_fault_of_a_load(self):
         one = self.engine()
         one.run(prompt(1))

@@ -353,8 +353,9 @@ class Engine:
 
     def load(self, *requests):
         """Steps until the requests have what was found."""
-        out = None
+        out, end = None, time.monotonic() + 60
         while any(r.loading for r in requests):
+            assert time.monotonic() < end, "a load does not end"
             out = self.step() or out
             time.sleep(0.001)
         return out
