@@ -57,7 +57,7 @@ class Misuse(World):
     def program(self, text, *lines, seconds=60):
         """Run HEAD and @text.  It ends with 0, and its lines match."""
         env = {**os.environ, "PYTHONPATH": f"{TOP}/python", "PYTHONWARNINGS": "ignore"}
-        got = subprocess.run([sys.executable, "-X", "faulthandler", "-c", HEAD + text],
+        got = subprocess.run([sys.executable, "-u", "-X", "faulthandler", "-c", HEAD + text],
                              env=env, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
                              timeout=seconds)
         self.assertEqual(got.returncode, 0, got.stdout + got.stderr)
