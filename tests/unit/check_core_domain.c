@@ -410,6 +410,42 @@ START_TEST(test_copy_in_flight)
 }
 END_TEST
 
+/* A domain with cache in the host pool alone is not taken for one without. */
+START_TEST(test_host_cache_is_kept)
+{
+	struct kvmm_advise_arg *a = (struct kvmm_advise_arg *)sh.args;
+	struct kvmm_attach_req req = sh_attach_req("z");
+	u32 cl;
+	u64 seq;
+
+	sh_stop();
+	sh_config(POOL);
+	sh.cfg.host_bytes = 8 * SH_EXTENT;
+	sh.cfg.swappiness = 200;
+	sh.cfg.max_domains = 2;
+	sh_start();
+	cl = sh_attach(1, "a");
+	seq = sh_ready(cl, 3 * SH_BT, 0, 0);
+	sh_compute(cl, seq, 0, 3 * SH_BT, 0);
+	*a = (struct kvmm_advise_arg){ .seq = seq,
+				       .advice = KVMM_ADV_PAGEOUT };
+	ck_assert_int_eq(sh_submit(cl, KVMM_OP_SEQ_ADVISE, 1, 0, sizeof(*a)),
+			 0);
+	sh_settle();
+	do_copies();
+	sh_quiet(cl);
+	SH_CORE(ck_assert_int_ge(core_evict(sh.core, sh.now, 0, POOL), 0));
+	ck_assert_uint_eq(sh.core->domains[0].nr_indexed, 0);
+	sh_quiet(sh_attach(1, "b"));
+	ck_assert_int_eq(attach(&req), 0);
+	ck_assert_str_eq(info.replaced, "");
+	ck_assert_uint_eq(info.domain, 1);
+	req = sh_attach_req("c");
+	ck_assert_int_eq(attach(&req), 0);
+	ck_assert_str_eq(info.replaced, "a");
+}
+END_TEST
+
 /* ---- salvage ---- */
 
 /* The record of a domain with other values in all primary fields. */
@@ -552,6 +588,7 @@ int main(void)
 	tcase_add_test(tc, test_first_client_sets_limits);
 	tcase_add_test(tc, test_other_models);
 	tcase_add_test(tc, test_copy_in_flight);
+	tcase_add_test(tc, test_host_cache_is_kept);
 	tcase_add_test(tc, test_restored_fields);
 	tcase_add_loop_test(tc, test_restore_refused, 0, ARRAY_SIZE(breaks));
 	suite_add_tcase(s, tc);

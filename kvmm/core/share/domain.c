@@ -520,8 +520,8 @@ static void domain_replace(struct core *c, u32 dom, struct core_attach_info *inf
 {
 	const struct kv_domain *d = &c->domains[dom];
 
-	memcpy(info->replaced, d->name, sizeof(info->replaced));
-	info->dropped_blocks = d->dev.nr[BLK_CACHED];
+	if (d->roots != CORE_NONE)
+		memcpy(info->replaced, d->name, sizeof(info->replaced));
 	domain_drop(c, dom);
 }
 

@@ -9,11 +9,12 @@
  * restarted runtime, extents, and lingering processes.
  *
  * Records of tenants and domains can run out.  Then an idle one is dropped, the
- * longest unused first.  For a new domain that is a domain of the same tenant if
- * it has an idle one, else of the tenant with the most domains.  So no user can
- * drop the caches of other users by making names.  A tenant is dropped whole,
- * with its idle domains and its memory.  Tenants that an operator named have
- * records of their own, which no number of other users can take.
+ * longest unused first, but a domain without cache before one that has some.  For
+ * a new domain that is a domain of the same tenant if it has an idle one, else of
+ * the tenant with the most domains.  So no user can drop the caches of other users
+ * by making names.  A tenant is dropped whole, with its idle domains and its memory.
+ * Tenants that an operator named have records of their own, which no number of
+ * other users can take.
  *
  * This file writes kv_tenant, but for counts that belong to other files.
  */
@@ -103,11 +104,11 @@ static void tenant_drop(struct core *c, u32 t)
 	c->head->nr_tenants--;
 }
 
-/* Is less lost with domain @a than with @b?  One without cache goes first. */
+/* Is less lost with idle domain @a than with @b?  One without cache in any tier goes first. */
 static bool domain_is_less(const struct kv_domain *a, const struct kv_domain *b)
 {
-	if (!a->nr_indexed != !b->nr_indexed)
-		return !a->nr_indexed;
+	if ((a->roots == CORE_NONE) != (b->roots == CORE_NONE))
+		return a->roots == CORE_NONE;
 	return a->left < b->left;
 }
 

@@ -297,8 +297,8 @@ static void attach_log_replaced(const struct attach_call *a)
 	char name[KVMM_NAME_LEN], old[KVMM_NAME_LEN];
 
 	if (log_life_allowed())
-		pr_warn("domain %s: dropped with its cache, %u blocks in device memory, for the new domain %s: no more domains are allowed (domains= of --tenant and --user-quota, --max-domains)",
-			domain_print(a->info.replaced, old), a->info.dropped_blocks,
+		pr_warn("domain %s: dropped with its cache for the new domain %s: no more domains are allowed (domains= of --tenant and --user-quota, --max-domains)",
+			domain_print(a->info.replaced, old),
 			domain_print(a->req->domain, name));
 }
 
