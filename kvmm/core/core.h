@@ -236,7 +236,7 @@ struct core_attach_info {
 	u64	shard_off[CORE_MAX_ZONES];	/* as in struct core_copy */
 	u64	block_bytes;
 	u32	dropped_blocks;	/* blocks that were cached under this name and are dropped */
-	char	replaced[KVMM_NAME_LEN];	/* another domain, dropped with its cache; empty: none */
+	char	replaced[KVMM_NAME_LEN];	/* another domain, dropped with its cache */
 	bool	moved;		/* of this model; it was in other device pools */
 	bool	elsewhere;	/* refused: the domain is in use in the pool @old_pool */
 	u32	old_pool;	/* first device pool that the domain was or is in */

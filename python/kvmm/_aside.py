@@ -130,6 +130,11 @@ class Aside:
         return self._off or (self._store is None and time.monotonic() < self._retry_at)
 
     @property
+    def crowded(self):
+        """A job waits behind the one that runs."""
+        return self._nr > 1
+
+    @property
     def idle(self):
         """No job waits or runs."""
         return not self._nr

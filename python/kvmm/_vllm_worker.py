@@ -13,7 +13,8 @@ from ._aside import FIRST, FULL, LAST, Late, failed_job
 from ._vllm_scheduler import Done
 
 BATCH = 64              # objects that are held at once
-MEMORY_SECONDS = 0.1    # a save waits so long for memory; loads wait behind it
+MEMORY_SECONDS = 1.0    # a save waits so long for memory, if no other job waits
+SLICE_SECONDS = 0.1     # and so long if one does
 GRACE_SECONDS = 0.5     # a job that ends in time by its own clock is not given up
 
 
@@ -147,18 +148,21 @@ class Worker:
         return bool(by_key)
 
     def _save(self, store, transfer, job, by_key):
-        keys, end, full = list(by_key), time.monotonic() + MEMORY_SECONDS, False
-        for first in range(0, len(keys), BATCH):
+        keys, end = list(by_key), time.monotonic() + MEMORY_SECONDS
+        while keys:
             if job.late:
                 raise Late
-            with store.create(keys[first:first + BATCH], max(end - time.monotonic(), 0)) as items:
-                full |= any(item.status == errno.EAGAIN for item in items)
+            some, keys = keys[:BATCH], keys[BATCH:]
+            with store.create(some, SLICE_SECONDS) as items:
                 transfer.known += sum(item.status == errno.EEXIST for item in items)
                 self._save_held(transfer, [item for item in items if item.held], by_key)
-                if first + BATCH >= len(keys):
+                full = [item.key for item in items if item.status == errno.EAGAIN]
+                if full and time.monotonic() < end and not self._store.crowded:
+                    keys = full + keys
+                if not keys:
                     job.finish(True)    # vLLM may have the blocks; the commit goes on
-        if full:
-            self._store.tell(FULL)
+            if full and keys[:1] != full[:1]:
+                self._store.tell(FULL)
         return True
 
     def _save_held(self, transfer, items, by_key):

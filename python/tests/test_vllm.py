@@ -1,14 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The connector of vLLM: what it finds, and what it does when content or the daemon is lost."""
+import contextlib
 import ctypes
+import errno
 import threading
 import time
 import unittest
+from types import SimpleNamespace as Space
 from unittest import mock
 
 import vllm_standin
 from vllm_standin import TOKENS, WINDOW, FullAttentionSpec, Request, SlidingWindowSpec, Source
-from vllm_world import Vllm, prompt
+from vllm_world import Vllm, kvmm, prompt
 from world import until
 
 from kvmm._aside import Aside, Job, Late
@@ -417,9 +420,34 @@ class Daemon(Vllm):
         one.step([r])
         self.assertFalse(one.scheduler.has_pending_push_work())
 
+    def test_memory_comes_later(self):
+        """A save waits for memory: a daemon on a busy machine needs time to give an extent."""
+        one, tries = self.engine(), []
+        one.run(prompt(2))
+        store = one.worker._store._store
+        create = store.create
+
+        @contextlib.contextmanager
+        def full_at_first(keys, timeout):
+            tries.append(len(keys))
+            if len(tries) > 3:
+                with create(keys, timeout) as items:
+                    yield items
+            else:
+                yield [Space(key=k, held=False, status=errno.EAGAIN) for k in keys]
+
+        with mock.patch.object(store, "create", full_at_first), \
+                self.assertNoLogs("vllm.kvmm", "INFO"):
+            one.run(prompt(1))
+        self.assertEqual(tries, [6] * 4)
+        self.assertEqual(one.run(prompt(1)), 96)
+
     def test_full(self):
         one = self.engine({"max_bytes": 65536})
-        _, said = self.lines(one.run, prompt(1))
+        w = one.worker
+        with kvmm.Objects(w._domain, w._bytes, identity=w._identity) as store, \
+                store.create([b"held %d" % i for i in range(4)]):
+            _, said = self.lines(one.run, prompt(1))
         self.assertRegex(said[0], "no memory for blocks: give the daemon more")
         self.assertLess(one.run(prompt(1)), 96)
 
