@@ -9,6 +9,15 @@ from .errors import Refused
 from .objects import Objects
 
 LIMITS = ("max_bytes", "swap_max_bytes")     # settings
+# Settings of each connector, with defaults.  Those of a connector alone are numbers of seconds.
+SETTINGS = {
+    "domain": None,             # the name of the domain
+    "socket": None,             # of the daemon, or its folder
+    "max_bytes": None,          # limits of the domain
+    "swap_max_bytes": None,
+    "attach_seconds": 3.0,      # the longest wait for the daemon when the engine starts
+    "retry_seconds": 5.0,       # between two looks for a daemon
+}
 PAGE = 4096
 LEAST = 16384       # the daemon's --min-token-bytes, for the 16 "tokens" of an object
 
@@ -25,6 +34,19 @@ def harmless(log, engine, result=lambda: None):
                 return result()
         return safe
     return wrap
+
+
+def wrong_setting(given, settings, place):
+    """What is wrong with a setting, in words; None: nothing."""
+    for name, value in given.items():
+        if name not in settings:
+            return f"{place} has no setting {name}"
+        kinds, words = ((str,), "a text") if name in ("domain", "socket") else \
+            ((int,), "a number of bytes") if name in LIMITS else \
+            ((int, float), "a number of seconds")
+        if not isinstance(value, kinds) and (value is not None or settings[name] is not None):
+            return f"{name} of {place} is {value!r}, not {words}"
+    return None
 
 
 def object_bytes(nr):

@@ -28,29 +28,13 @@ log = logging.getLogger("vllm.kvmm")
 
 # kv_connector_extra_config may have these.
 SETTINGS = {
-    "domain": None,             # the name of the domain
-    "socket": None,             # of the daemon, or its folder
-    "max_bytes": None,          # limits of the domain
-    "swap_max_bytes": None,
-    "attach_seconds": 3.0,      # the longest wait for the daemon when vLLM starts
-    "retry_seconds": 5.0,       # between two looks for a daemon
+    **_engine.SETTINGS,
     "lookup_seconds": 0.2,      # the longest wait of a request for a lookup
     "load_seconds": 5.0,        # and for content
     "save_seconds": 2.0,        # the longest time that a save keeps vLLM's blocks
 }
 SOURCES = {"area": CacheHitSource.DISK}     # all other tiers are memory of the host
 harmless = functools.partial(_engine.harmless, log, "vLLM")
-
-
-def _wrong_setting(extra):
-    for name, value in extra.items():
-        if name not in SETTINGS:
-            return f"kv_connector_extra_config has no setting {name}"
-        kind = str if name in ("domain", "socket") else int if name in _engine.LIMITS else float
-        if not isinstance(value, (int, float) if kind is float else kind):
-            wants = {str: "a text", int: "a number of bytes", float: "a number of seconds"}[kind]
-            return f"{name} of kv_connector_extra_config is {value!r}, not {wants}"
-    return None
 
 
 class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
@@ -70,7 +54,8 @@ class KvmmConnector(KVConnectorBase_V1, SupportsHMA):
 
     def _start(self, vllm_config, config):
         extra = vllm_config.kv_transfer_config.kv_connector_extra_config or {}
-        why = _wrong_setting(extra) or names.refusal(vllm_config, config, _vllm.__version__)
+        why = _engine.wrong_setting(extra, SETTINGS, "kv_connector_extra_config") or \
+            names.refusal(vllm_config, config, _vllm.__version__)
         if why:
             self._say(f"off: {why}")
             return

@@ -30,12 +30,7 @@ log = logging.getLogger("vllm.kvmm")
 
 # A member of secondary_tiers may have these.
 SETTINGS = {
-    "domain": None,             # the name of the domain
-    "socket": None,             # of the daemon, or its folder
-    "max_bytes": None,          # limits of the domain
-    "swap_max_bytes": None,
-    "attach_seconds": 3.0,      # the longest wait for the daemon, in the thread
-    "retry_seconds": 5.0,       # between two looks for a daemon
+    **_engine.SETTINGS,
     "lookup_seconds": 0.5,      # after this a lookup without an answer is a miss
     "load_seconds": 5.0,        # and a load has failed
     "store_seconds": 5.0,       # and a store
@@ -63,9 +58,9 @@ def configs_of(spec):
 
 def refusal(settings, row_bytes, vllm):
     """Why kvmm cannot be a tier of this vLLM, and what to do; None: it can."""
-    unknown = sorted(set(settings) - set(SETTINGS))
-    if unknown:
-        return f"a tier has no setting {unknown[0]}"
+    wrong = _engine.wrong_setting(settings, SETTINGS, "a tier")
+    if wrong:
+        return wrong
     if vllm is None:
         return ("vLLM's config was not found, so the identity of its blocks is not known: this "
                 "needs the OffloadingConnector of vLLM 0.32")

@@ -348,6 +348,7 @@ class Refusals(Tier):
 
     def test_words(self):
         self.refused("the tier is off: a tier has no setting colour", {"colour": 1})
+        self.refused("max_bytes of a tier is '8G', not a number of bytes", {"max_bytes": "8G"})
         self.refused("start vLLM with --prefix-caching-hash-algo sha256",
                      prefix_caching_hash_algo="xxhash")
         self.refused("vLLM's config was not found", spec=standin.spec_of(
