@@ -130,9 +130,9 @@ class Aside:
         return self._off or (self._store is None and time.monotonic() < self._retry_at)
 
     @property
-    def crowded(self):
-        """A job waits behind the one that runs."""
-        return self._nr > 1
+    def urgent(self):
+        """A job of order FIRST waits behind the one that runs."""
+        return any(order == FIRST for order, _, _ in self._jobs.queue[:1])
 
     @property
     def idle(self):

@@ -13,7 +13,7 @@ from ._aside import FIRST, FULL, LAST, Late, failed_job
 from ._vllm_scheduler import Done
 
 BATCH = 64              # objects that are held at once
-MEMORY_SECONDS = 1.0    # a save waits so long for memory, if no other job waits
+MEMORY_SECONDS = 1.0    # a save waits so long for memory, if no load waits
 SLICE_SECONDS = 0.1     # and so long if one does
 GRACE_SECONDS = 0.5     # a job that ends in time by its own clock is not given up
 
@@ -157,7 +157,7 @@ class Worker:
                 transfer.known += sum(item.status == errno.EEXIST for item in items)
                 self._save_held(transfer, [item for item in items if item.held], by_key)
                 full = [item.key for item in items if item.status == errno.EAGAIN]
-                if full and time.monotonic() < end and not self._store.crowded:
+                if full and time.monotonic() < end and not self._store.urgent:
                     keys = full + keys
                 if not keys:
                     job.finish(True)    # vLLM may have the blocks; the commit goes on

@@ -14,7 +14,7 @@ from vllm_standin import TOKENS, WINDOW, FullAttentionSpec, Request, SlidingWind
 from vllm_world import Vllm, kvmm, prompt
 from world import until
 
-from kvmm._aside import Aside, Job, Late
+from kvmm._aside import FIRST, Aside, Job, Late
 
 
 class Hits(Vllm):
@@ -441,6 +441,24 @@ class Daemon(Vllm):
             one.run(prompt(1))
         self.assertEqual(tries, [6] * 4)
         self.assertEqual(one.run(prompt(1)), 96)
+
+    def test_load_goes_before_memory(self):
+        """A save that waits for memory gives way to a load."""
+        one, order = self.engine(), []
+        one.run(prompt(2))
+        aside = one.worker._store
+
+        @contextlib.contextmanager
+        def full(keys, timeout):
+            if not order:
+                aside.submit(lambda store, job: order.append("load"), FIRST)
+            order.append("save")
+            yield [Space(key=k, held=False, status=errno.EAGAIN) for k in keys]
+
+        with mock.patch.object(aside._store, "create", full):
+            _, said = self.lines(one.run, prompt(1))
+        self.assertEqual(order, ["save", "load"])
+        self.assertRegex(said[0], "no memory for blocks")
 
     def test_full(self):
         one = self.engine({"max_bytes": 65536})

@@ -22,7 +22,8 @@ import threading
 import time
 from pathlib import Path
 
-import vllm_check
+import vllm_world
+from child import next_line
 
 LAYERS, WIDE, HEADS, KV_HEADS, FFN, WORDS = 12, 1024, 16, 4, 2816, 4096
 BLOCK = 16
@@ -198,14 +199,9 @@ class Llama:
         self._line("ready", START_SECONDS)
 
     def _line(self, word, seconds):
-        timer = threading.Timer(seconds, self.process.kill)
-        timer.start()
-        try:
-            for line in self.process.stdout:
-                if line.startswith(word):
-                    return line[len(word):]
-        finally:
-            timer.cancel()
+        line = next_line(self.process, word, seconds)
+        if line is not None:
+            return line
         raise SystemExit(f"llama.cpp {self.name} ended:\n{self.said('')[-3000:]}")
 
     def ask(self, do, prompts, **more):
@@ -226,17 +222,18 @@ class Llama:
         return self.process.wait(60)
 
 
-class Daemon(vllm_check.Daemon):
-    def start(self):
-        self.hold = subprocess.Popen(
-            [self.build / "kvmm-hold", "--backend", "host", "--pool-size", "1G"],
-            stderr=open(Path(self.folder) / "hold.log", "a"))
-        subprocess.run([self.build / "kvctl", "wait", "--timeout", "20"], check=True)
+class Checks(vllm_world.Checks):
+    """Checks of answers against @right, those of llama.cpp alone."""
 
+    def __init__(self, right):
+        super().__init__()
+        self.right = right
 
-class Checks(vllm_check.Checks):
     def check(self, what, ok, seen=""):
         super().check(what.replace("vLLM", "llama.cpp"), ok, seen)
+
+    def answers(self, what, out, found=None):
+        super().answers(what, out, self.right, found)
 
 
 # ---- checks ----
@@ -250,7 +247,7 @@ def prompts(rng):
     return [shared + words(rng, OWN) for _ in range(PROMPTS)]
 
 
-def killed_during(daemon, llama, asked):
+def killed_during(world, llama, asked):
     """The answers of prompts during which kvmm is killed, three times.
 
     A daemon that dies before it has done any work may leave the next one a cold start.
@@ -258,7 +255,7 @@ def killed_during(daemon, llama, asked):
     def killer():
         for _ in range(3):
             time.sleep(0.3)
-            daemon.kill()
+            world.signal("kvmm")
 
     thread = threading.Thread(target=killer)
     thread.start()
@@ -267,14 +264,14 @@ def killed_during(daemon, llama, asked):
     return outs
 
 
-def daemon_ends(c, daemon, two, asked):
-    daemon.stop()
+def daemon_ends(c, world, two, asked):
+    world.stop_daemon()
     c.answers("no daemon", two.run(asked), [0] * PROMPTS)
     lines = two.said("llama.cpp goes on without kvmm").splitlines()
     c.check("and it says so", len(lines) > 0, lines[-1][:200] if lines else "")
     c.check("in few lines", len(two.said("WARNING").splitlines()) <= 8,
             len(two.said("WARNING").splitlines()))
-    daemon.start()
+    world.start_daemon()
     time.sleep(1.5)
     two.run(asked)      # finds the daemon, and saves
     two.run(asked)
@@ -317,9 +314,8 @@ def bench(c, one, rounds):
 def checks(build, folder, rounds):
     model = os.path.join(folder, "random.gguf")
     write_model(model)
-    os.environ["KVMM_RUNDIR"] = folder
-    daemon = Daemon(build, folder)
-    daemon.start()
+    world = vllm_world.World(build, model, folder)
+    world.start_daemon("--pool-size", "1G")
     try:
         alone = Llama("alone", model, folder, kvmm=False)
         one, two = (Llama(name, model, folder) for name in ("one", "two"))
@@ -333,22 +329,21 @@ def checks(build, folder, rounds):
         c.check("a completion: found", text["found"] == WHOLE, text["found"])
         alone.close()
         forms(c, model, folder, asked)
-        daemon.kill()
+        world.signal("kvmm")
         c.answers("kill -9 between", one.run(asked), [WHOLE] * PROMPTS)
-        for i, out in enumerate(killed_during(daemon, one, asked)):
+        for i, out in enumerate(killed_during(world, one, asked)):
             c.answers(f"kill -9 during, {i + 1}", out)
         c.answers("after it", two.run(asked))
         two.run(asked)      # attaches and saves again after a cold start
         c.answers("after it, again", two.run(asked), [WHOLE] * PROMPTS)
         bench(c, one, rounds)
-        daemon_ends(c, daemon, two, asked)
+        daemon_ends(c, world, two, asked)
         for llama in (one, two):
             c.check(f"no fault in {llama.name}", llama.said("a fault") == "", llama.said("a fault")[:300])
             print(f"note: exit status of {llama.name} {llama.close()}")
     finally:
-        daemon.stop()
-    print(f"{c.nr - c.bad} passed, {c.bad} failed", flush=True)
-    return c.bad == 0
+        world.stop_daemon()
+    return c.end()
 
 
 def main():

@@ -153,6 +153,7 @@ def checks(world):
     for i, out in enumerate(killed_during(world, one, asked)):
         c.answers(f"kill -9 during, {i + 1}", out, right)
     until_found(one, asked)
+    until_found(two, asked)     # attaches again if the daemon began cold
     c.answers("after it", two.run(asked), right, [WHOLE] * PROMPTS)
     loads_fail(c, two, asked, right, fault)
     salt_and_reset(c, two, asked, right)

@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
+
+from child import next_line
 
 BLOCK = 32                  # tokens; vLLM's CPU attention takes multiples of 32
 START_SECONDS, ANSWER_SECONDS = 600, 900
@@ -123,14 +124,9 @@ class Vllm:
             text=True, env=self.world.env, start_new_session=True)
 
     def _line(self, word, seconds):
-        timer = threading.Timer(seconds, self.process.kill)
-        timer.start()
-        try:
-            for line in self.process.stdout:
-                if line.startswith(word):
-                    return line[len(word):]
-        finally:
-            timer.cancel()
+        line = next_line(self.process, word, seconds)
+        if line is not None:
+            return line
         raise SystemExit(f"vLLM {self.name} ended:\n{self.said('')[-3000:]}")
 
     def wait(self):
