@@ -330,7 +330,8 @@ def ranks(c, world):
     nr = len(asked)
     right = alone.run(asked)["ids"]
     alone.close()
-    one = world.vllm("one", kvmm_connector(PATIENT), **config).wait()
+    # Workers of two ranks spin on two cores, and the daemon may get none for a second.
+    one = world.vllm("one", kvmm_connector({**PATIENT, "lookup_seconds": 10}), **config).wait()
     c.answers("two ranks, first", one.run(asked), right, arithmetic(nr))
     c.answers("two ranks, again", one.run(asked, together=True), right, [WHOLE] * nr)
     one.kill()
