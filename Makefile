@@ -573,7 +573,7 @@ FUZZ_WRAP := mm_call segment_create segment_destroy kv_log kv_log_spend unlink f
 FUZZ_RT := $(filter %/fuzz_template %/fuzz_config %/fuzz_safetensors %/fuzz_tokenizer %/fuzz_http,$(FUZZ_PROGS))
 # Of the targets for the runtime, this one uses the common main().
 $(filter %/fuzz_http,$(FUZZ_PROGS)): $(B)/obj/tests/fuzz/engine.o
-$(FUZZ_RT): $(call objs,tests/fuzz/engine.c) $(call archives,runtime client)
+$(FUZZ_RT): $(call objs,tests/fuzz/engine.c) $(call archives,runtime kernels client)
 FUZZ_DAEMONS := $(filter-out $(FUZZ_RT),$(FUZZ_PROGS))
 $(FUZZ_DAEMONS): $(call archives,fuzz lib core kvmmd hold tools swapd sandbox)
 $(FUZZ_DAEMONS): KV_LDFLAGS += $(FUZZ_WRAP:%=-Wl$(comma)--wrap=%)

@@ -8,6 +8,9 @@
 /*
  * E4M3 and I8 are only for KV, and have a scale for each head and token: the
  * number is the element times the scale.
+ *
+ * The types after them are only for weights: a row is blocks, and the elements of
+ * a block share scales.  See quant.h.
  */
 enum kern_dtype {
 	KERN_F32,
@@ -15,6 +18,28 @@ enum kern_dtype {
 	KERN_F16,
 	KERN_E4M3,
 	KERN_I8,
+	KERN_FIRST_BLOCKS,
+	KERN_Q4_0 = KERN_FIRST_BLOCKS,
+	KERN_Q4_1,
+	KERN_Q5_0,
+	KERN_Q5_1,
+	KERN_Q8_0,
+	KERN_Q2_K,
+	KERN_Q3_K,
+	KERN_Q4_K,
+	KERN_Q5_K,
+	KERN_Q6_K,
+	KERN_IQ4_NL,
+	KERN_IQ4_XS,
+	KERN_MXFP4,
+	KERN_W4_32,
+	KERN_W4_64,
+	KERN_W4_128,
+	KERN_W8_32,
+	KERN_W8_128,
+	KERN_F8_32,
+	KERN_F8_128,
+	NR_KERN_DTYPES,
 };
 
 /* Activations, by their definitions; GELU_TANH is the approximation. */

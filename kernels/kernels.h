@@ -82,6 +82,7 @@
 
 #include "kernels/draw.h"
 #include "kernels/dtype.h"
+#include "kernels/quant.h"
 #include "kernels/state.h"
 
 /*
@@ -128,7 +129,7 @@ enum kern_mode {
 	KERN_MODE_FAST,
 };
 
-/* Bytes of one element. */
+/* Bytes of one element; not for types of blocks. */
 static inline u32 kern_dtype_size(enum kern_dtype t)
 {
 	return t == KERN_F32 ? 4 : t == KERN_BF16 || t == KERN_F16 ? 2 : 1;
@@ -153,7 +154,7 @@ static inline bool kern_dtype_scaled(enum kern_dtype t)
 /**
  * struct kern_weight - a matrix of parameters, row-major and dense
  * @data:   rows * cols elements; may be a mapped file, never written
- * @dtype:  type of the elements
+ * @dtype:  type of the elements; with a type of blocks @cols are whole blocks
  * @rows:   N, the output features (or the vocabulary, of an embedding)
  * @cols:   K, the input features
  * @packed: @data was written by pack() of struct kern_ops, in that
@@ -594,6 +595,7 @@ struct kern_rows {
  * @mode:    numeric mode; see above
  * @kv_types: KERN_TYPE_BIT() of the supported types of KV
  * @f16:     weights in f16 are supported
+ * @blocks:  weights in blocks (quant.h) are supported
  *
  * @open, @close, @describe: contexts of a device; NULL where a context is
  *	threads.  Called by kern_open(), kern_close(), kern_describe().
@@ -732,6 +734,7 @@ struct kern_ops {
 	enum kern_mode	mode;
 	u32		kv_types;
 	bool		f16;
+	bool		blocks;
 
 	int (*open)(const struct kern_opts *opts, struct kern_ctx **ret,
 		    char *why, size_t len);

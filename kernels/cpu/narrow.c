@@ -119,8 +119,7 @@ void kern_narrow(void *dst, enum kern_dtype type, float *scale,
 		for (i = 0; i < n; i++)
 			h[i] = to_f16(src[i]);
 		break;
-	case KERN_E4M3:
-	case KERN_I8:
+	default:
 		narrow_scaled(dst, type, scale, src, n);
 		break;
 	}

@@ -120,6 +120,8 @@ static __attribute__((noinline)) void pv_alone(struct tile *t, struct keys k,
 		break;
 	KV_TYPES(x)
 #undef x
+	default:
+		break;
 	}
 }
 

@@ -36,10 +36,28 @@ double kern_ref_load(const void *p, enum kern_dtype type, u64 i)
 		return kern_ref_small(((const u16 *)p)[i], 5, 10);
 	case KERN_E4M3:
 		return kern_ref_small(((const u8 *)p)[i], 4, 3);
-	case KERN_I8:
-		break;
+	default:
+		return ((const s8 *)p)[i];
 	}
-	return ((const s8 *)p)[i];
+}
+
+/* Elements of a row of weights that are read at once: whole blocks. */
+#define REF_PART	KERN_BLOCK_MAX_ELEMS
+
+/* Elements @k to @k + @n - 1 of row @row. */
+static void ref_weights(const struct kern_weight *w, u64 row, u32 k, u32 n,
+			float *to)
+{
+	const u8 *p = (const u8 *)w->data + row * kern_row_bytes(w->dtype, w->cols) +
+		      kern_row_bytes(w->dtype, k);
+	u32 i;
+
+	if (kern_is_blocks(w->dtype)) {
+		kern_dequant(w->dtype, p, n, to);
+		return;
+	}
+	for (i = 0; i < n; i++)
+		to[i] = kern_ref_load(p, w->dtype, i);
 }
 
 /* The nearer of the two neighbours in bf16; ties to even. */
@@ -73,7 +91,7 @@ void kern_ref_store(void *p, enum kern_dtype type, u64 i, float x)
 	case KERN_E4M3:
 		((u8 *)p)[i] = kern_ref_round_small(x, 4, 3);
 		break;
-	case KERN_I8:
+	default:
 		((s8 *)p)[i] = rint(x);
 		break;
 	}
@@ -82,13 +100,10 @@ void kern_ref_store(void *p, enum kern_dtype type, u64 i, float x)
 static void ref_embed(struct kern_ctx *ctx, const struct kern_weight *w,
 		      const u32 *ids, u32 m, float *x)
 {
-	u32 i, j;
+	u32 i;
 
 	for (i = 0; i < m; i++)
-		for (j = 0; j < w->cols; j++)
-			x[(u64)i * w->cols + j] =
-				kern_ref_load(w->data, w->dtype,
-					      (u64)ids[i] * w->cols + j);
+		ref_weights(w, ids[i], 0, w->cols, x + (u64)i * w->cols);
 }
 
 static void ref_rmsnorm(struct kern_ctx *ctx, const float *x, const float *w,
@@ -128,25 +143,34 @@ static void ref_layernorm(struct kern_ctx *ctx, const float *x, const float *w,
 	}
 }
 
+/* The product of a row of x and a row of weights, added to @sum. */
+static double ref_dot(const float *x, const struct kern_weight *w, u64 row,
+		      double sum)
+{
+	float part[REF_PART];
+	u32 k, i, n;
+
+	for (k = 0; k < w->cols; k += n) {
+		n = min(w->cols - k, REF_PART);
+		ref_weights(w, row, k, n, part);
+		for (i = 0; i < n; i++)
+			sum += x[k + i] * (double)part[i];
+	}
+	return sum;
+}
+
 static void ref_gemm(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		     const struct kern_weight *w, const float *bias, u32 m,
 		     float *y, u64 y_ld)
 {
-	u32 n_out = w->rows, k_in = w->cols, i, n, k;
-	double sum;
+	u32 i, n;
 
-	x_ld = x_ld ? x_ld : k_in;
-	y_ld = y_ld ? y_ld : n_out;
-	for (i = 0; i < m; i++) {
-		for (n = 0; n < n_out; n++) {
-			sum = bias ? bias[n] : 0;
-			for (k = 0; k < k_in; k++)
-				sum += x[i * x_ld + k] *
-				       kern_ref_load(w->data, w->dtype,
-						     (u64)n * k_in + k);
-			y[i * y_ld + n] = sum;
-		}
-	}
+	x_ld = x_ld ? x_ld : w->cols;
+	y_ld = y_ld ? y_ld : w->rows;
+	for (i = 0; i < m; i++)
+		for (n = 0; n < w->rows; n++)
+			y[i * y_ld + n] = ref_dot(x + i * x_ld, w, n,
+						  bias ? bias[n] : 0);
 }
 
 static void ref_rope_table(struct kern_ctx *ctx, const float *inv_freq,
@@ -320,6 +344,8 @@ const struct kern_ops kern_ops_ref = {
 	.kv_types	= KERN_TYPE_BIT(KERN_F32) | KERN_TYPE_BIT(KERN_BF16) |
 			  KERN_TYPE_BIT(KERN_F16) | KERN_TYPE_BIT(KERN_E4M3) |
 			  KERN_TYPE_BIT(KERN_I8),
+	.f16		= true,
+	.blocks		= true,
 	.settle		= ref_settle,
 	.gather		= ref_gather,
 	.split_heads	= ref_split_heads,

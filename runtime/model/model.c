@@ -578,7 +578,7 @@ static void identity_tensors(const struct model *m, const struct identity *id)
 		t = m->ckpt->tensors[i];
 		ckpt_want(m->ckpt, i + 1);
 		identity_str(id, "tensor.name", t->name);
-		identity_str(id, "tensor.dtype", st_dtype_name(t->dtype));
+		identity_str(id, "tensor.dtype", st_type_name(t));
 		id->add(id->arg, "tensor.shape", t->shape,
 			t->nr_dims * sizeof(*t->shape));
 		id->add(id->arg, "tensor.data", t->data, t->nr_bytes);

@@ -44,6 +44,12 @@ static const struct {
 #undef x
 };
 
+const char *st_type_name(const struct st_tensor *t)
+{
+	return t->dtype == ST_BLOCKS ? kern_dtype_name(t->blocks) :
+				       st_dtype_name(t->dtype);
+}
+
 const char *st_dtype_name(enum st_dtype dtype)
 {
 	return st_dtypes[dtype].name;

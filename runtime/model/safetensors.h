@@ -5,6 +5,7 @@
 #ifndef RUNTIME_MODEL_SAFETENSORS_H
 #define RUNTIME_MODEL_SAFETENSORS_H
 
+#include "kernels/quant.h"
 #include "runtime/model/model.h"
 
 /* Every element type of the format, and the bits one element takes. */
@@ -36,7 +37,8 @@ enum st_dtype {
 #define x(name, bits)	ST_##name,
 	ST_DTYPES(x)
 #undef x
-	NR_ST_DTYPES
+	NR_ST_DTYPES,
+	ST_BLOCKS = NR_ST_DTYPES,	/* blocks of kernels/quant.h; in no such file */
 };
 
 #define ST_MAX_DIMS	8u
@@ -47,6 +49,7 @@ enum st_dtype {
  * @name:	NUL-terminated, owned by the file
  * @path:	the file it is in, for messages; owned by the file
  * @dtype:	element type
+ * @blocks:	ST_BLOCKS: type of the blocks; else not used
  * @nr_dims:	0 for a scalar
  * @shape:	row-major
  * @nr_elems:	product of @shape
@@ -58,6 +61,7 @@ struct st_tensor {
 	char		*name;
 	const char	*path;
 	enum st_dtype	dtype;
+	enum kern_dtype	blocks;
 	u32		nr_dims;
 	u64		shape[ST_MAX_DIMS];
 	u64		nr_elems;
@@ -98,6 +102,9 @@ void st_close(struct st_file *file);
 const struct st_tensor *st_find(const struct st_file *file, const char *name);
 
 const char *st_dtype_name(enum st_dtype dtype);
+
+/* Name of the type of a tensor: "BF16", "q4_k". */
+const char *st_type_name(const struct st_tensor *t);
 
 /* "[2, 3]" into @buf, cut short if it is too small; returns @buf. */
 const char *st_shape_str(const u64 *shape, u32 nr_dims, char *buf,

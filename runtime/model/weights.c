@@ -232,7 +232,7 @@ static int weight_check(struct binder *b, const struct st_tensor *t,
 		return model_fail(b->err, -EOPNOTSUPP, "%s: tensor "
 				  MODEL_NAME_FMT ": dtype %s is not supported: "
 				  "use a model in BF16, F16 or F32", t->path,
-				  t->name, st_dtype_name(t->dtype));
+				  t->name, st_type_name(t));
 	return 0;
 }
 
