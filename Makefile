@@ -255,8 +255,8 @@ KERN_CFLAGS += $(if $(filter san ubsan,$(D)),-fno-sanitize=pointer-overflow)
 # No contraction either: a seed gives the same tokens on every machine.
 SAMPLER_CFLAGS := -ffp-contract=off
 VARIANT_base   :=
-VARIANT_avx2   := -mavx2 -mfma
-VARIANT_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mprefer-vector-width=512
+VARIANT_avx2   := -mavx2 -mfma -mf16c
+VARIANT_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 # The variant of fast mode: bf16 dot products.
 VARIANT_avx512bf16 := $(VARIANT_avx512) -mavx512bf16 -DKERN_FAST
 VARIANTS := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512 avx512bf16)

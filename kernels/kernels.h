@@ -141,8 +141,12 @@ static inline bool kern_dtype_scaled(enum kern_dtype t)
 	return t == KERN_E4M3 || t == KERN_I8;
 }
 
-/* A set of types, for kv_types of struct kern_ops. */
+/* A set of types, for kv_types and weight_types of struct kern_ops. */
 #define KERN_TYPE_BIT(t)	(1u << (t))
+
+/* Types of weights that all implementations take, and all types of blocks. */
+#define KERN_PLAIN_WEIGHTS	(KERN_TYPE_BIT(KERN_F32) | KERN_TYPE_BIT(KERN_BF16))
+#define KERN_BLOCK_WEIGHTS	(KERN_TYPE_BIT(NR_KERN_DTYPES) - KERN_TYPE_BIT(KERN_FIRST_BLOCKS))
 
 /*
  * The largest element of a scaled type; a scale is the largest magnitude
@@ -594,8 +598,7 @@ struct kern_rows {
  * @version: KERN_NUMERICS_VERSION it was compiled with
  * @mode:    numeric mode; see above
  * @kv_types: KERN_TYPE_BIT() of the supported types of KV
- * @f16:     weights in f16 are supported
- * @blocks:  weights in blocks (quant.h) are supported
+ * @weight_types: KERN_TYPE_BIT() of the supported types of weights
  *
  * @open, @close, @describe: contexts of a device; NULL where a context is
  *	threads.  Called by kern_open(), kern_close(), kern_describe().
@@ -733,8 +736,7 @@ struct kern_ops {
 	u32		version;
 	enum kern_mode	mode;
 	u32		kv_types;
-	bool		f16;
-	bool		blocks;
+	u32		weight_types;
 
 	int (*open)(const struct kern_opts *opts, struct kern_ctx **ret,
 		    char *why, size_t len);

@@ -77,6 +77,9 @@ static inline u64 kern_row_bytes(enum kern_dtype t, u64 cols)
 	return cols / kern_block_elems(t) * kern_block_bytes(t);
 }
 
+/* The number that the bits of an f16 are; every one of them is an f32. */
+float kern_f16(u16 bits);
+
 /**
  * kern_dequant() - the numbers of some blocks
  * @t:    type of blocks

@@ -164,7 +164,7 @@ static __inline_always vf kv_load(const u8 *p, const float *by,
 {
 	if (type > KERN_BF16)
 		return narrow_load(p, by, type);
-	return vf_load_as(p, 0, type == KERN_BF16);
+	return vf_load_as(p, 0, type == KERN_BF16 ? KERN_BF16 : KERN_F32);
 }
 
 /* 2 * VW elements, likewise. */

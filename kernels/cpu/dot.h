@@ -8,7 +8,7 @@
  * takes exactly the steps described in vec.h, for all mr and nr.  So a row has
  * the same bits if it is computed alone or among others.
  *
- * mr, nr and bf16 are compile-time constants in every use.
+ * mr, nr and type are compile-time constants in every use.
  */
 #ifndef KERNELS_CPU_DOT_H
 #define KERNELS_CPU_DOT_H
@@ -40,7 +40,7 @@ static __inline_always void dot_step(const u32 mr, const u32 nr, vf *acc,
  * @x_ld: elements from a row of x to the next
  * @w:    first row of w
  * @w_ld: elements from a row of w to the next
- * @bf16: w is bf16, else f32
+ * @type: of w: f32, bf16 or f16
  * @k:    length
  * @ahead: if not NULL, prefetch the same elements of the rows from here on,
  *	also w_ld apart, while multiplying
@@ -49,9 +49,10 @@ static __inline_always void dot_step(const u32 mr, const u32 nr, vf *acc,
  */
 static __inline_always vf dot_tile(const u32 mr, const u32 nr, const float *x,
 				   u64 x_ld, const void *w, u64 w_ld,
-				   const bool bf16, u32 k, const void *ahead)
+				   const enum kern_dtype type, u32 k,
+				   const void *ahead)
 {
-	const u32 elem = bf16 ? 2 : 4;
+	const u32 elem = type == KERN_F32 ? 4 : 2;
 	vf acc[VW] = { };
 	vf xv[DOT_ROWS], wv[VW];
 	u32 i, m, n;
@@ -62,7 +63,7 @@ static __inline_always vf dot_tile(const u32 mr, const u32 nr, const float *x,
 			xv[m] = vf_load(x + m * x_ld + i);
 #pragma GCC unroll 16
 		for (n = 0; n < nr; n++)
-			wv[n] = vf_load_as(w, n * w_ld + i, bf16);
+			wv[n] = vf_load_as(w, n * w_ld + i, type);
 		if (ahead) {
 #pragma GCC unroll 16
 			for (n = 0; n < nr; n++)
@@ -74,10 +75,11 @@ static __inline_always vf dot_tile(const u32 mr, const u32 nr, const float *x,
 	if (i < k) {
 #pragma GCC unroll 4
 		for (m = 0; m < mr; m++)
-			xv[m] = vf_load_part(x, m * x_ld + i, k - i, false);
+			xv[m] = vf_load_part(x, m * x_ld + i, k - i,
+					     KERN_F32);
 #pragma GCC unroll 16
 		for (n = 0; n < nr; n++)
-			wv[n] = vf_load_part(w, n * w_ld + i, k - i, bf16);
+			wv[n] = vf_load_part(w, n * w_ld + i, k - i, type);
 		dot_step(mr, nr, acc, xv, wv);
 	}
 	return vf_sum_each(acc);

@@ -10,10 +10,10 @@
 /**
  * struct gemm_job - y[m][n] = x[m][k] * w[n][k]^T (+ bias[n])
  * @x:       rows @x_ld apart
- * @w:       dense rows of f32 or bf16, or packed
+ * @w:       dense rows, or packed
  * @bias:    NULL for none
  * @y:       rows @y_ld apart
- * @bf16:    type of @w
+ * @type:    of @w
  * @n_step:  columns of y in an item
  * @n_items: items side by side
  */
@@ -27,12 +27,12 @@ struct gemm_job {
 	u32		m;
 	float		*y;
 	u64		y_ld;
-	bool		bf16;
+	enum kern_dtype	type;
 	u32		n_step;
 	u32		n_items;
 };
 
-/* Fast mode: x rounded to bf16, products of pairs; @j->bf16 must be set. */
+/* Fast mode: x rounded to bf16, products of pairs; @j->type must be bf16. */
 void KERN_FN(gemm_bf16)(struct kern_ctx *ctx, struct gemm_job *j);
 
 /* The same with @j->w packed. */

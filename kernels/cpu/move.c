@@ -22,8 +22,13 @@ static void row_widen(float *dst, const void *src, enum kern_dtype type, u64 n)
 		memcpy(dst, src, n * sizeof(*dst));
 		return;
 	}
+	if (kern_is_blocks(type)) {
+		kern_dequant(type, src, n, dst);
+		return;
+	}
 	for (i = 0; i < n; i++)
-		dst[i] = kern_bf16_to_f32(h[i]);
+		dst[i] = type == KERN_F16 ? kern_f16(h[i]) :
+					    kern_bf16_to_f32(h[i]);
 }
 
 static void row_unpack(float *dst, const u16 *src, u64 n)
@@ -37,7 +42,7 @@ static void row_unpack(float *dst, const u16 *src, u64 n)
 void kern_embed(struct kern_ctx *ctx, const struct kern_weight *w,
 		const u32 *ids, u32 m, float *x)
 {
-	u64 row = (u64)w->cols * kern_dtype_size(w->dtype);
+	u64 row = kern_row_bytes(w->dtype, w->cols);
 	u32 i;
 
 	for (i = 0; w->packed && i < m; i++)

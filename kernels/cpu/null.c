@@ -16,4 +16,5 @@ const struct kern_ops kern_ops_null = {
 	.variant	= "none",
 	.version	= KERN_NUMERICS_VERSION,
 	.kv_types	= ~0u,
+	.weight_types	= ~0u,
 };

@@ -83,9 +83,9 @@ row_##name(const float *gate, const float *up, u32 d, float *y)		\
 		vf_store(y + i, up ? v * vf_load(up + i) : v);		\
 	}								\
 	if (i < d) {							\
-		v = act_##name(vf_load_part(gate, i, d - i, false));	\
+		v = act_##name(vf_load_part(gate, i, d - i, KERN_F32));	\
 		if (up)							\
-			v = v * vf_load_part(up, i, d - i, false);	\
+			v = v * vf_load_part(up, i, d - i, KERN_F32);	\
 		vf_store_part(y + i, v, d - i);				\
 	}								\
 }
@@ -179,7 +179,7 @@ static void softcap_item(void *arg, u32 item)
 		vf_store(j->x + i, softcap(vf_load(j->x + i), j->by));
 	if (i < end)
 		vf_store_part(j->x + i,
-			      softcap(vf_load_part(j->x, i, end - i, false),
+			      softcap(vf_load_part(j->x, i, end - i, KERN_F32),
 				      j->by), end - i);
 }
 

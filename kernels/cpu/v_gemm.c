@@ -15,6 +15,8 @@
  * multiplied by them, four at a time.  An item is a panel: threads share out the
  * outputs, and no sum is split among threads.
  *
+ * W in blocks (quant.h) becomes numbers in a buffer, a part of a panel at a time.
+ *
  * In fast mode v_gemm_bf16.c computes products with bf16 weights, and
  * v_gemm_packed.c those with packed weights.
  */
@@ -25,14 +27,20 @@
 #define N_PANEL		64
 #define M_PANEL		64
 
-/* Place of a tile: rows of x, rows of w and the part of K. */
+/*
+ * Place of a tile: rows of x, rows of w and the part of K.  Row @w_row of W has its
+ * elements from @k on at @w, in f32, bf16 or f16; the others are @w_ld elements apart.
+ */
 struct gemm_at {
-	u32	m;
-	u32	n;
-	u32	k;
-	u32	len;
-	u32	pass;		/* number of the pass over these rows of W */
-	u32	nr_passes;
+	u32		m;
+	u32		n;
+	u32		k;
+	u32		len;
+	u32		pass;		/* number of the pass over these rows of W */
+	u32		nr_passes;
+	const u8	*w;
+	u32		w_row;
+	u64		w_ld;
 };
 
 /* Write or, from the second part of K on, add the tile's sums to y. */
@@ -57,79 +65,119 @@ static __inline_always void tile_store(const struct gemm_job *j,
 }
 
 static __inline_always void tile(const struct gemm_job *j, struct gemm_at at,
-				 const u32 mr, const u32 nr, const bool bf16,
-				 const bool ahead)
+				 const u32 mr, const u32 nr,
+				 const enum kern_dtype type, const bool ahead)
 {
-	u64 first = (u64)at.n * j->k + at.k;
-	const u8 *w = (const u8 *)j->w + first * (bf16 ? 2 : 4);
+	const u32 elem = type == KERN_F32 ? 4 : 2;
+	const u8 *w = at.w + (at.n - at.w_row) * at.w_ld * elem;
 	vf sums;
 
 	sums = dot_tile(mr, nr, j->x + at.m * j->x_ld + at.k, j->x_ld, w,
-			j->k, bf16, at.len,
-			ahead ? w + K_PART * (bf16 ? 2 : 4) : NULL);
+			at.w_ld, type, at.len, ahead ? w + K_PART * elem : NULL);
 	tile_store(j, at, mr, nr, sums);
 }
 
 /* mr rows of x against the rows of W from at.n to @n_end, one part of K. */
 static __inline_always void rows(const struct gemm_job *j, struct gemm_at at,
-				 u32 n_end, const u32 mr, const bool bf16)
+				 u32 n_end, const u32 mr,
+				 const enum kern_dtype type)
 {
 	const u32 nr = VW / mr;
-	bool more = mr > 1 && at.k + at.len < j->k;
+	bool more = mr > 1 && at.k + at.len < j->k && at.w_ld == j->k;
 
 	for (; at.n + nr <= n_end; at.n += nr) {
 		if (more && at.n / nr % at.nr_passes == at.pass)
-			tile(j, at, mr, nr, bf16, true);
+			tile(j, at, mr, nr, type, true);
 		else
-			tile(j, at, mr, nr, bf16, false);
+			tile(j, at, mr, nr, type, false);
 	}
 	for (; at.n < n_end; at.n++)
-		tile(j, at, mr, 1, bf16, false);
+		tile(j, at, mr, 1, type, false);
 }
 
 /* A compiled copy of rows() for each tile and type of weight. */
-#define GEMM_ROWS(mr, type, bf16)					\
+#define GEMM_ROWS(mr, type)						\
 static __attribute__((noinline)) void					\
 rows_##mr##_##type(const struct gemm_job *j, struct gemm_at at, u32 n_end) \
 {									\
-	rows(j, at, n_end, mr, bf16);					\
+	rows(j, at, n_end, mr, type);					\
 }
 
-GEMM_ROWS(4, f32, false)
-GEMM_ROWS(2, f32, false)
-GEMM_ROWS(1, f32, false)
-GEMM_ROWS(4, bf16, true)
-GEMM_ROWS(2, bf16, true)
-GEMM_ROWS(1, bf16, true)
+#define GEMM_TYPE(type)							\
+GEMM_ROWS(4, type)							\
+GEMM_ROWS(2, type)							\
+GEMM_ROWS(1, type)
+
+GEMM_TYPE(KERN_F32)
+GEMM_TYPE(KERN_BF16)
+GEMM_TYPE(KERN_F16)
+
+typedef void rows_fn(const struct gemm_job *j, struct gemm_at at, u32 n_end);
+
+/* By type, and by rows of x: 1, 2, 4. */
+static rows_fn * const rows_of[][3] = {
+#define x(type)	[type] = { rows_1_##type, rows_2_##type, rows_4_##type }
+	x(KERN_F32), x(KERN_BF16), x(KERN_F16),
+#undef x
+};
 
 /* Multiply the rows of x of the next tile; returns how many. */
 static u32 rows_next(const struct gemm_job *j, struct gemm_at at, u32 n_end,
 		     u32 m_left)
 {
-	if (m_left >= 4) {
-		(j->bf16 ? rows_4_bf16 : rows_4_f32)(j, at, n_end);
-		return 4;
-	}
-	if (m_left >= 2) {
-		(j->bf16 ? rows_2_bf16 : rows_2_f32)(j, at, n_end);
-		return 2;
-	}
-	(j->bf16 ? rows_1_bf16 : rows_1_f32)(j, at, n_end);
-	return 1;
+	const u32 size = m_left >= 4 ? 2 : m_left >= 2 ? 1 : 0;
+	const enum kern_dtype type = kern_is_blocks(j->type) ? KERN_F32 :
+							       j->type;
+
+	rows_of[type][size](j, at, n_end);
+	return 1u << size;
+}
+
+/* One part of K for one box of the output. */
+static void box_part(const struct gemm_job *j, struct gemm_at at, u32 m_end,
+		     u32 n_end)
+{
+	for (at.pass = 0; at.m < m_end; at.pass++)
+		at.m += rows_next(j, at, n_end, m_end - at.m);
 }
 
 /* All of K for one box of the output, [at.m, m_end) by [at.n, n_end). */
 static void box(const struct gemm_job *j, struct gemm_at at, u32 m_end,
 		u32 n_end)
 {
-	const u32 m_first = at.m;
-
 	at.nr_passes = DIV_ROUND_UP(m_end - at.m, DOT_ROWS);
+	at.w_ld = j->k;
 	for (at.k = 0; at.k < j->k; at.k += K_PART) {
 		at.len = min(j->k - at.k, (u32)K_PART);
-		at.m = m_first;
-		for (at.pass = 0; at.m < m_end; at.pass++)
-			at.m += rows_next(j, at, n_end, m_end - at.m);
+		at.w = (const u8 *)j->w + at.k * kern_dtype_size(j->type);
+		box_part(j, at, m_end, n_end);
+	}
+}
+
+/*
+ * The same with W in blocks: each part of its rows becomes numbers first.  So the sums
+ * are those of the same matrix in f32, to the bit.
+ */
+static __attribute__((noinline)) void box_blocks(const struct gemm_job *j,
+						 struct gemm_at at, u32 m_end,
+						 u32 n_end)
+{
+	const u64 row = kern_row_bytes(j->type, j->k);
+	float numbers[N_PANEL * K_PART] __attribute__((aligned(64)));
+	const u8 *from;
+	u32 n;
+
+	at.nr_passes = DIV_ROUND_UP(m_end - at.m, DOT_ROWS);
+	at.w = (const u8 *)numbers;
+	at.w_row = at.n;
+	at.w_ld = K_PART;
+	for (at.k = 0; at.k < j->k; at.k += K_PART) {
+		at.len = min(j->k - at.k, (u32)K_PART);
+		from = (const u8 *)j->w + kern_row_bytes(j->type, at.k);
+		for (n = at.n; n < n_end; n++)
+			KERN_FN(dequant)(j->type, from + n * row, at.len,
+					 numbers + (n - at.n) * K_PART);
+		box_part(j, at, m_end, n_end);
 	}
 }
 
@@ -145,7 +193,8 @@ static void panel(void *arg, u32 i)
 	u32 step = m_end - at.m > DOT_ROWS ? N_PANEL : VW;
 
 	for (; at.n < n_end; at.n += step)
-		box(j, at, m_end, min(n_end, at.n + step));
+		(kern_is_blocks(j->type) ? box_blocks : box)(j, at, m_end,
+						min(n_end, at.n + step));
 }
 
 void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
@@ -162,7 +211,7 @@ void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		.m = m,
 		.y = y,
 		.y_ld = y_ld ? y_ld : w->rows,
-		.bf16 = w->dtype == KERN_BF16,
+		.type = w->dtype,
 		.n_step = N_PANEL,
 		.n_items = DIV_ROUND_UP(w->rows, N_PANEL),
 	};
@@ -170,7 +219,7 @@ void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 	if ((u64)m * j.n * j.k < KERN_PARALLEL_MIN)
 		ctx = NULL;
 #ifdef KERN_FAST
-	if (j.bf16) {
+	if (j.type == KERN_BF16) {
 		if (w->packed)
 			KERN_FN(gemm_packed)(ctx, &j);
 		else

@@ -93,7 +93,7 @@ static __inline_always void score_step(struct latent *l, u32 q, u32 keys,
 
 	for (i = 0; i < keys; i += nr) {
 		vf_store(f, dot_tile(mr, nr, l->q + (u64)q * l->hd, l->hd,
-				     l->wide + (u64)i * l->hd, l->hd, false,
+				     l->wide + (u64)i * l->hd, l->hd, KERN_F32,
 				     l->hd, NULL));
 #pragma GCC unroll 4
 		for (m = 0; m < mr; m++)

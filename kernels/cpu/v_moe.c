@@ -46,8 +46,8 @@ static void swiglu_row(const struct swiglu_job *j, const float *gate,
 		vf_store(y + i, swiglu(j, vf_load(gate + i), vf_load(up + i)));
 	if (i < d)
 		vf_store_part(y + i,
-			      swiglu(j, vf_load_part(gate, i, d - i, false),
-				     vf_load_part(up, i, d - i, false)), d - i);
+			      swiglu(j, vf_load_part(gate, i, d - i, KERN_F32),
+				     vf_load_part(up, i, d - i, KERN_F32)), d - i);
 }
 
 static void swiglu_item(void *arg, u32 i)
@@ -125,7 +125,7 @@ static float exps(float *x, u32 nr, float top)
 
 	for (i = 0; i < nr; i += VW)
 		vf_store_part(x + i, vf_exp_down(vf_load_part(x, i, min(nr - i,
-						 (u32)VW), false) - top),
+						 (u32)VW), KERN_F32) - top),
 			      min(nr - i, (u32)VW));
 	for (i = 0; i < nr; i++)
 		sum += x[i];
@@ -186,11 +186,11 @@ static void blend_row(const struct kern_blend *b, u64 row)
 
 	for (j = 0; j < b->d; j += VW) {
 		n = min(b->d - j, (u32)VW);
-		sum = base ? vf_load_part(base, j, n, false) : vf_set(0);
+		sum = base ? vf_load_part(base, j, n, KERN_F32) : vf_set(0);
 		for (i = 0; i < b->chosen; i++)
 			sum = vf_fma(vf_set(shares[i]),
 				     vf_load_part(b->y, (u64)slots[i] * b->d + j,
-						  n, false), sum);
+						  n, KERN_F32), sum);
 		vf_store_part(b->out + row * b->d + j, sum, n);
 	}
 }

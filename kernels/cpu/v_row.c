@@ -45,7 +45,7 @@ static float sum_of_squares(const float *x, u32 d)
 		acc = vf_fma(v, v, acc);
 	}
 	if (i < d) {
-		v = vf_load_part(x, i, d - i, false);
+		v = vf_load_part(x, i, d - i, KERN_F32);
 		acc = vf_fma(v, v, acc);
 	}
 	return vf_sum(acc);
@@ -91,7 +91,7 @@ static float sum_of(const float *x, u32 d)
 	for (i = 0; i + VW <= d; i += VW)
 		acc += vf_load(x + i);
 	if (i < d)
-		acc += vf_load_part(x, i, d - i, false);
+		acc += vf_load_part(x, i, d - i, KERN_F32);
 	return vf_sum(acc);
 }
 
@@ -256,8 +256,8 @@ static void silu_mul_row(const float *gate, const float *up, u32 d, float *y)
 	for (i = 0; i + VW <= d; i += VW)
 		vf_store(y + i, silu(vf_load(gate + i)) * vf_load(up + i));
 	if (i < d) {
-		g = vf_load_part(gate, i, d - i, false);
-		u = vf_load_part(up, i, d - i, false);
+		g = vf_load_part(gate, i, d - i, KERN_F32);
+		u = vf_load_part(up, i, d - i, KERN_F32);
 		vf_store_part(y + i, silu(g) * u, d - i);
 	}
 }

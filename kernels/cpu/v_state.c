@@ -262,8 +262,8 @@ static void gated_norm_part(const struct kern_gated_norm *a, u64 at, const float
 		acc = vf_fma(v, v, acc);
 	}
 	if (i < d) {
-		v = vf_load_part(x, i, d - i, false) *
-		    silu(vf_load_part(z, i, d - i, false));
+		v = vf_load_part(x, i, d - i, KERN_F32) *
+		    silu(vf_load_part(z, i, d - i, KERN_F32));
 		vf_store_part(y + i, v, d - i);
 		acc = vf_fma(v, v, acc);
 	}

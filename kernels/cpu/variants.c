@@ -25,7 +25,8 @@ static bool base_runs_here(void)
 #if defined(__x86_64__)
 static bool avx2_runs_here(void)
 {
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
+	       __builtin_cpu_supports("f16c");
 }
 
 static bool avx512_runs_here(void)

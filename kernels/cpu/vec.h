@@ -67,6 +67,9 @@ void KERN_FN(conv)(struct kern_ctx *ctx, const struct kern_conv *a);
 void KERN_FN(scan)(struct kern_ctx *ctx, const struct kern_scan *a);
 void KERN_FN(gated_norm)(struct kern_ctx *ctx, const struct kern_gated_norm *a);
 
+/* kern_dequant(), to the bit. */
+void KERN_FN(dequant)(enum kern_dtype t, const void *from, u64 n, float *to);
+
 #define __inline_always		inline __attribute__((always_inline))
 
 typedef float vf __attribute__((vector_size(4 * VW)));
@@ -109,23 +112,43 @@ static __inline_always vu vh_widen(vh h)
 #endif
 }
 
-/* VW elements of a weight or a KV row, from element @i on. */
-static __inline_always vf vf_load_as(const void *p, u64 i, bool bf16)
+/* VW numbers in f16, exactly. */
+static __inline_always vf vf_of_f16(vh h)
 {
-	if (!bf16)
+#if VW == 16
+	return (vf)_mm512_cvtph_ps((__m256i)h);
+#elif VW == 8
+	return (vf)_mm256_cvtph_ps((__m128i)h);
+#else
+	const vu bits = vh_widen(h), size = (bits & 0x7fff) << 13;
+	const vu special = (vu)(size >= 0x0f800000) & 0x7f800000;
+	const vf f = (vf)size * 0x1p112f;
+
+	return (vf)((vu)f | special | (bits & 0x8000) << 16);
+#endif
+}
+
+/* VW elements of a weight or a KV row in f32, bf16 or f16, from element @i on. */
+static __inline_always vf vf_load_as(const void *p, u64 i,
+				     const enum kern_dtype type)
+{
+	if (type == KERN_F32)
 		return vf_load((const float *)p + i);
+	if (type == KERN_F16)
+		return vf_of_f16(*(const vh_mem *)((const u16 *)p + i));
 	return (vf)(vh_widen(*(const vh_mem *)((const u16 *)p + i)) << 16);
 }
 
 /* The first @n of VW elements, then zeros. */
-static __inline_always vf vf_load_part(const void *p, u64 i, u32 n, bool bf16)
+static __inline_always vf vf_load_part(const void *p, u64 i, u32 n,
+				       const enum kern_dtype type)
 {
 	float f[VW] = { 0 };
 	u16 h[VW] = { 0 };
 
-	if (bf16) {
+	if (type != KERN_F32) {
 		memcpy(h, (const u16 *)p + i, n * sizeof(*h));
-		return vf_load_as(h, 0, true);
+		return vf_load_as(h, 0, type);
 	}
 	memcpy(f, (const float *)p + i, n * sizeof(*f));
 	return vf_load(f);

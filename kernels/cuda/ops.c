@@ -30,7 +30,7 @@ static void cuda_settles(struct kern_ctx *ctx, bool on)
 #define CUDA_OPS							\
 	.variant	= "sm",						\
 	.version	= KERN_NUMERICS_VERSION,			\
-	.f16		= true,						\
+	.weight_types	= KERN_PLAIN_WEIGHTS | KERN_TYPE_BIT(KERN_F16),	\
 	.kv_types	= KERN_TYPE_BIT(KERN_F32) |			\
 			  KERN_TYPE_BIT(KERN_BF16) |			\
 			  KERN_TYPE_BIT(KERN_F16) |			\

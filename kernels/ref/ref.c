@@ -344,8 +344,8 @@ const struct kern_ops kern_ops_ref = {
 	.kv_types	= KERN_TYPE_BIT(KERN_F32) | KERN_TYPE_BIT(KERN_BF16) |
 			  KERN_TYPE_BIT(KERN_F16) | KERN_TYPE_BIT(KERN_E4M3) |
 			  KERN_TYPE_BIT(KERN_I8),
-	.f16		= true,
-	.blocks		= true,
+	.weight_types	= KERN_PLAIN_WEIGHTS | KERN_TYPE_BIT(KERN_F16) |
+			  KERN_BLOCK_WEIGHTS,
 	.settle		= ref_settle,
 	.gather		= ref_gather,
 	.split_heads	= ref_split_heads,

@@ -307,9 +307,12 @@ void ckpt_drop(struct ckpt *c, const struct st_tensor *t)
 {
 	const s64 at = ckpt_find(c, t->name);
 
-	if (at >= 0 && c->copied)
+	if (at < 0)
+		return;
+	if (c->copied)
 		c->copied[at] = true;
-	ckpt_advise(c, t, MADV_DONTNEED);
+	/* @t may be a changed copy, with data that is not mapped. */
+	ckpt_advise(c, c->tensors[at], MADV_DONTNEED);
 }
 
 void ckpt_want(const struct ckpt *c, u32 i)

@@ -288,9 +288,9 @@ void head_take(struct model *model, const struct head_out *out, u32 at, u32 n);
 
 /* ---- upload.c ---- */
 
-/* Bytes that weights_upload() needs. */
+/* Bytes that weights_upload() needs; @types as for weights_bind(). */
 u64 weights_upload_cost(struct model_weights *w, struct ckpt *c,
-			const struct model_config *cfg);
+			const struct model_config *cfg, u32 types);
 
 /**
  * weights_upload() - put all parameters into the device's memory

@@ -23,8 +23,8 @@ static struct kern_weight head_rows(const struct kern_weight *w, u32 head,
 {
 	struct kern_weight part = *w;
 
-	part.data = (const u8 *)w->data + (u64)head * nr * w->cols *
-		    kern_dtype_size(w->dtype);
+	part.data = (const u8 *)w->data + (u64)head * nr *
+		    kern_row_bytes(w->dtype, w->cols);
 	part.rows = nr;
 	return part;
 }

@@ -640,22 +640,36 @@ void *weight_place_of(struct model_weights *w, const struct weight_at *at,
 	return base + part->offset;
 }
 
-bool weight_in_place(const struct weight_at *at, const struct st_tensor *t,
-		     bool f16)
+enum kern_dtype weight_type(const struct st_tensor *t)
 {
-	const size_t size = t->dtype == ST_F32 ? 4 : 2;
-
-	return !at->turned && at->spec->how != HOW_KV_B &&
-	       (t->dtype != ST_F16 || f16) &&
-	       (t->dtype == ST_F32 || at->spec->how != HOW_F32) &&
-	       !((uintptr_t)t->data % size);
+	if (t->dtype == ST_BLOCKS)
+		return t->blocks;
+	return t->dtype == ST_F32 ? KERN_F32 :
+	       t->dtype == ST_F16 ? KERN_F16 : KERN_BF16;
 }
 
-u32 weight_elem_bytes(const struct weight_at *at, const struct st_tensor *t,
-		      bool f16)
+/* Are rows and columns exchanged, or heads sorted? */
+static bool weight_is_sorted(const struct weight_at *at)
 {
-	if (weight_in_place(at, t, f16))
-		return t->dtype == ST_F32 ? 4 : 2;
-	return (at->turned || at->spec->how == HOW_KV_B) &&
-	       t->dtype == ST_BF16 ? 2 : 4;
+	return at->turned || at->spec->how == HOW_KV_B;
+}
+
+bool weight_in_place(const struct weight_at *at, const struct st_tensor *t,
+		     u32 types)
+{
+	const enum kern_dtype type = weight_type(t);
+	const size_t align = kern_is_blocks(type) ? 1 : kern_dtype_size(type);
+
+	return !weight_is_sorted(at) && types & KERN_TYPE_BIT(type) &&
+	       (type == KERN_F32 || at->spec->how != HOW_F32) &&
+	       !((uintptr_t)t->data % align);
+}
+
+enum kern_dtype weight_type_used(const struct weight_at *at,
+				 const struct st_tensor *t, u32 types)
+{
+	if (weight_in_place(at, t, types))
+		return weight_type(t);
+	return weight_is_sorted(at) && t->dtype == ST_BF16 ? KERN_BF16 :
+							     KERN_F32;
 }

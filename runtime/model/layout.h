@@ -190,12 +190,15 @@ int weights_walk(const struct model_config *cfg, u32 prefix,
 void *weight_place_of(struct model_weights *w, const struct weight_at *at,
 		      u32 i, const struct weight_part *part);
 
-/* Can @t be used where it is mapped?  @f16 as for weights_bind(). */
-bool weight_in_place(const struct weight_at *at, const struct st_tensor *t,
-		     bool f16);
+/* Type of the elements as kernels see them; only for types of weights. */
+enum kern_dtype weight_type(const struct st_tensor *t);
 
-/* Bytes of an element of matrix @t in use. */
-u32 weight_elem_bytes(const struct weight_at *at, const struct st_tensor *t,
-		      bool f16);
+/* Can @t be used where it is mapped?  @types as for weights_bind(). */
+bool weight_in_place(const struct weight_at *at, const struct st_tensor *t,
+		     u32 types);
+
+/* Type of matrix @t in use: its own, or that of its copy. */
+enum kern_dtype weight_type_used(const struct weight_at *at,
+				 const struct st_tensor *t, u32 types);
 
 #endif /* RUNTIME_MODEL_LAYOUT_H */

@@ -243,7 +243,8 @@ static int model_check_kv(const struct model *m, const struct model_opts *o,
 /* Put the weights into the memory of the device. */
 static int model_upload(struct model *m, struct model_error *err)
 {
-	const u64 bytes = weights_upload_cost(&m->w, m->ckpt, &m->cfg);
+	const u64 bytes = weights_upload_cost(&m->w, m->ckpt, &m->cfg,
+					      m->ops->weight_types);
 	int ret = m->judged ? 0 : weights_upload(m);
 
 	if (ret == -ENOMEM)
@@ -321,7 +322,8 @@ static int model_read(struct model *m, const struct model_opts *o,
 	if (ret)
 		return ret;
 	return weights_bind(&m->w, m->ckpt, &m->cfg, o->judge,
-			    m->ops && m->ops->f16, err);
+			    m->ops ? m->ops->weight_types :
+				     KERN_PLAIN_WEIGHTS, err);
 }
 
 static int model_build_rope(struct model *m, struct model_error *err)

@@ -41,7 +41,7 @@ static bool pack_wanted(const struct packer *p, const struct weight_at *at,
 	const size_t offset = at->spec->offset;
 
 	if (!at->cols || t->dtype != ST_BF16 ||
-	    !(at->turned || weight_in_place(at, t, false)))
+	    !(at->turned || weight_in_place(at, t, KERN_PLAIN_WEIGHTS)))
 		return false;
 	if (at->layer != WEIGHT_TOP ||
 	    offset == offsetof(struct model_weights, head))

@@ -22,6 +22,7 @@ struct uploader {
 	struct model_weights		*w;
 	struct ckpt			*c;
 	const struct model_config	*cfg;
+	u32				types;
 	u64				total;
 	u8				*to;
 	u64				bytes;
@@ -56,8 +57,8 @@ static void upload_part(struct uploader *u, const struct weight_at *at,
 	const float **v = place;
 
 	if (at->cols)
-		m->data = upload(u, m->data, (u64)m->rows * m->cols *
-				 kern_dtype_size(m->dtype));
+		m->data = upload(u, m->data, m->rows *
+				 kern_row_bytes(m->dtype, m->cols));
 	else
 		*v = upload(u, *v, rows * sizeof(**v));
 }
@@ -77,7 +78,8 @@ static int upload_tensor(void *arg, const struct weight_at *at)
 {
 	struct uploader *u = arg;
 	const struct st_tensor *t = ckpt_take(u->c, at->name);
-	const u64 size = at->cols ? at->cols * weight_elem_bytes(at, t, true) :
+	const enum kern_dtype type = weight_type_used(at, t, u->types);
+	const u64 size = at->cols ? kern_row_bytes(type, at->cols) :
 				    sizeof(float);
 	struct weight_part parts[WEIGHT_PARTS];
 	const u32 nr = weight_parts(u->cfg, at->spec, parts);
@@ -108,9 +110,9 @@ static void upload_walk(struct uploader *u)
 }
 
 u64 weights_upload_cost(struct model_weights *w, struct ckpt *c,
-			const struct model_config *cfg)
+			const struct model_config *cfg, u32 types)
 {
-	struct uploader u = { .w = w, .c = c, .cfg = cfg };
+	struct uploader u = { .w = w, .c = c, .cfg = cfg, .types = types };
 
 	upload_walk(&u);
 	return u.bytes;
@@ -120,7 +122,9 @@ int weights_upload(struct model *m)
 {
 	struct uploader u = {
 		.model = m, .w = &m->w, .c = m->ckpt, .cfg = &m->cfg,
-		.total = weights_upload_cost(&m->w, m->ckpt, &m->cfg),
+		.types = m->ops->weight_types,
+		.total = weights_upload_cost(&m->w, m->ckpt, &m->cfg,
+					     m->ops->weight_types),
 	};
 
 	m->w.device = m->ops->mem_alloc(m->ctx, u.total);

@@ -6,11 +6,13 @@
  * are used where they are mapped, also as slices of a joined tensor: a
  * checkpoint costs no memory beyond the page cache, and two runtimes of one
  * model share it.  Tensors that the kernels cannot read in place are copied:
- * f16 matrices as f32, which holds them exactly; matrices that are stored
+ * types that the kernels lack as f32, which holds them exactly; matrices that are stored
  * transposed; vectors (norms and biases are f32 by contract); and unaligned
  * tensors of old writers.  The mapped pages of a copied tensor are given back
  * at once, one tensor after the other, so there are never two copies of the
- * weights in memory.  pack.c comes later.
+ * weights in memory.  Matrices in blocks (kernels/quant.h) are used where they are,
+ * too, if the kernels take them; otherwise their numbers are copied as f32.  pack.c
+ * comes later.
  *
  * A tensor that is left when all places are filled belongs to no part of the
  * decoder.  Known to be harmless are second copies of a tied matrix and, by the
@@ -32,31 +34,9 @@ struct binder {
 	const struct weight_names	*names;
 	u32				prefix;
 	bool				judge;
-	bool				f16;
+	u32				types;
 	struct model_error		*err;
 };
-
-/* Exact: every f16 value is an f32 value. */
-static float f16_to_f32(u16 h)
-{
-	const u32 sign = (u32)(h & 0x8000) << 16;
-	const u32 exp = (h >> 10) & 31, man = h & 1023;
-	u32 bits;
-	float f;
-
-	if (exp == 31)
-		bits = sign | 0x7f800000u | man << 13;
-	else if (exp)
-		bits = sign | (exp + 112) << 23 | man << 13;
-	else
-		bits = 0;
-	memcpy(&f, &bits, sizeof(f));
-	if (!exp) {
-		f = man * 0x1p-24f;
-		return sign ? -f : f;
-	}
-	return f;
-}
 
 static float weight_elem(const struct st_tensor *t, u64 i)
 {
@@ -70,10 +50,23 @@ static float weight_elem(const struct st_tensor *t, u64 i)
 	}
 	memcpy(&h, (const u8 *)t->data + i * 2, 2);
 	if (t->dtype == ST_F16)
-		return f16_to_f32(h);
+		return kern_f16(h);
 	bits = (u32)h << 16;
 	memcpy(&f, &bits, sizeof(f));
 	return f;
+}
+
+/* All elements of @t as f32. */
+static void weight_numbers(const struct st_tensor *t, float *to)
+{
+	u64 i;
+
+	if (t->dtype == ST_BLOCKS) {
+		kern_dequant(t->blocks, t->data, t->nr_elems, to);
+		return;
+	}
+	for (i = 0; i < t->nr_elems; i++)
+		to[i] = weight_elem(t, i);
 }
 
 /* Memory for a copy of @t with @size bytes an element; NULL: no memory. */
@@ -98,10 +91,9 @@ static void *weight_own(struct binder *b, const struct st_tensor *t,
 static float *weight_widen(struct binder *b, const struct st_tensor *t)
 {
 	float *copy = weight_own(b, t, sizeof(*copy));
-	u64 i;
 
-	for (i = 0; copy && i < t->nr_elems; i++)
-		copy[i] = weight_elem(t, i);
+	if (copy)
+		weight_numbers(t, copy);
 	ckpt_drop(b->c, t);
 	return copy;
 }
@@ -228,7 +220,8 @@ static int weight_check(struct binder *b, const struct st_tensor *t,
 							has, sizeof(has)),
 				  st_shape_str(want, nr_want, wants,
 					       sizeof(wants)));
-	if (t->dtype != ST_BF16 && t->dtype != ST_F16 && t->dtype != ST_F32)
+	if (t->dtype != ST_BF16 && t->dtype != ST_F16 && t->dtype != ST_F32 &&
+	    t->dtype != ST_BLOCKS)
 		return model_fail(b->err, -EOPNOTSUPP, "%s: tensor "
 				  MODEL_NAME_FMT ": dtype %s is not supported: "
 				  "use a model in BF16, F16 or F32", t->path,
@@ -240,35 +233,54 @@ static int weight_check(struct binder *b, const struct st_tensor *t,
 static void weight_count(struct binder *b, const struct weight_at *at,
 			 const struct st_tensor *t)
 {
-	const size_t size = !at->cols ? sizeof(float) :
-			    weight_elem_bytes(at, t, b->f16);
+	const enum kern_dtype type = !at->cols ? KERN_F32 :
+				     weight_type_used(at, t, b->types);
 
-	if (at->cols && weight_in_place(at, t, b->f16))
+	if (at->cols && weight_in_place(at, t, b->types))
 		b->w->mapped_bytes += t->nr_bytes;
 	else if (b->judge)
-		b->w->owned_bytes += t->nr_elems * size;
+		b->w->owned_bytes += kern_row_bytes(type, t->nr_elems);
+}
+
+/* The same, of blocks: they are numbers in between. */
+static void *weight_sort_blocks(struct binder *b, const struct weight_at *at,
+				const struct st_tensor *t)
+{
+	float *numbers = malloc(t->nr_elems * sizeof(*numbers));
+	struct st_tensor plain = *t;
+	void *copy;
+
+	if (!numbers)
+		return NULL;
+	weight_numbers(t, numbers);
+	plain.dtype = ST_F32;
+	plain.data = numbers;
+	copy = at->turned ? weight_turn(b, at, &plain) :
+			    weight_sort_heads(b, &plain);
+	free(numbers);
+	return copy;
 }
 
 /* Make one matrix of all rows of all matrices of a tensor. */
 static int weight_matrix(struct binder *b, const struct weight_at *at,
 			 const struct st_tensor *t, struct kern_weight *m)
 {
+	const bool sorted = at->turned || at->spec->how == HOW_KV_B;
+
 	m->packed = false;
 	m->rows = at->stack * at->rows;
 	m->cols = at->cols;
-	m->dtype = t->dtype == ST_BF16 ? KERN_BF16 : KERN_F32;
-	if (at->turned) {
-		m->data = weight_turn(b, at, t);
-	} else if (at->spec->how == HOW_KV_B) {
-		m->data = weight_sort_heads(b, t);
-	} else if (weight_in_place(at, t, b->f16)) {
+	m->dtype = weight_type_used(at, t, b->types);
+	if (weight_in_place(at, t, b->types))
 		m->data = t->data;
-		if (t->dtype == ST_F16)
-			m->dtype = KERN_F16;
-	} else {
+	else if (sorted && t->dtype == ST_BLOCKS)
+		m->data = weight_sort_blocks(b, at, t);
+	else if (at->turned)
+		m->data = weight_turn(b, at, t);
+	else if (sorted)
+		m->data = weight_sort_heads(b, t);
+	else
 		m->data = weight_widen(b, t);
-		m->dtype = KERN_F32;
-	}
 	return m->data ? 0 : model_fail_errno(b->err, -ENOMEM, t->path,
 					      t->name);
 }
@@ -280,7 +292,7 @@ static struct kern_weight weight_slice(const struct kern_weight *m, u64 first,
 	struct kern_weight part = *m;
 
 	part.data = (const u8 *)m->data +
-		    first * m->cols * kern_dtype_size(m->dtype);
+		    first * kern_row_bytes(m->dtype, m->cols);
 	part.rows = rows;
 	return part;
 }
@@ -495,11 +507,11 @@ static int weights_make_layers(struct model_weights *w,
 }
 
 int weights_bind(struct model_weights *w, struct ckpt *c,
-		 const struct model_config *cfg, bool judge, bool f16,
+		 const struct model_config *cfg, bool judge, u32 types,
 		 struct model_error *err)
 {
 	struct binder b = {
-		.w = w, .c = c, .cfg = cfg, .judge = judge, .f16 = f16,
+		.w = w, .c = c, .cfg = cfg, .judge = judge, .types = types,
 		.err = err,
 		.names = weight_names_of(cfg->layout),
 	};

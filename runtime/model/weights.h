@@ -138,7 +138,7 @@ struct weight_place {
  * @c:		the checkpoint; must outlive @w, which points into its files
  * @cfg:	says which tensors there are, and their shapes
  * @judge:	check and count only; nothing is placed or copied
- * @f16:	matrices in f16 can be used as they are
+ * @types:	KERN_TYPE_BIT() of types that matrices can keep
  * @err:	set on failure
  *
  * Return: 0; -EINVAL if a tensor is missing, has the wrong shape, or is one
@@ -147,7 +147,7 @@ struct weight_place {
  */
 int __must_check weights_bind(struct model_weights *w, struct ckpt *c,
 			      const struct model_config *cfg, bool judge,
-			      bool f16, struct model_error *err);
+			      u32 types, struct model_error *err);
 
 /* Free all but device memory. */
 void weights_free(struct model_weights *w);

@@ -117,8 +117,8 @@ static struct kern_weight weight(const struct kern_weight *w)
 {
 	struct kern_weight d = *w;
 
-	d.data = on_device(w->data, (u64)w->rows * w->cols *
-			   kern_dtype_size(w->dtype));
+	d.data = on_device(w->data, w->rows *
+			   kern_row_bytes(w->dtype, w->cols));
 	return d;
 }
 
@@ -466,7 +466,7 @@ static void open_device(u32 d)
 	tables[d].variant = inner[d]->variant;
 	tables[d].version = inner[d]->version;
 	tables[d].mode = inner[d]->mode;
-	tables[d].f16 = inner[d]->f16;
+	tables[d].weight_types = inner[d]->weight_types;
 	tables[d].kv_types = inner[d]->kv_types;
 }
 

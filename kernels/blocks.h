@@ -1,0 +1,378 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * blocks.h - numbers of quantized weights, for the files that compute them
+ *
+ * Formulas of the GGUF types: the reference implementation of their writers, package
+ * "gguf" (gguf/quants.py).  The loops are written such that compilers vectorise them.
+ * No step depends on the instruction set, so all files that include this give the same
+ * bits, if they are compiled with -ffp-contract=off.
+ */
+#ifndef KERNELS_BLOCKS_H
+#define KERNELS_BLOCKS_H
+
+#include "kernels/quant.h"
+
+/* Numbers of IQ4_NL and IQ4_XS, and twice those of MXFP4 (e2m1). */
+static const s8 nl_values[16] = {
+	-127, -104, -83, -65, -49, -35, -22, -10,
+	1, 13, 25, 38, 53, 69, 89, 113,
+};
+static const s8 fp4_values[16] = {
+	0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12,
+};
+
+static inline float f32_at(const u8 *p)
+{
+	float f;
+
+	memcpy(&f, p, sizeof(f));
+	return f;
+}
+
+static inline float bits_f32(u32 bits)
+{
+	float f;
+
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
+static inline float f16_number(u16 bits)
+{
+	const u32 h = bits, sign = (h & 0x8000) << 16, exp = h >> 10 & 31;
+	const u32 man = h & 1023;
+	const float small = man * 0x1p-24f;
+
+	if (exp == 31)
+		return bits_f32(sign | 0x7f800000u | man << 13);
+	if (exp)
+		return bits_f32(sign | (exp + 112) << 23 | man << 13);
+	return sign ? -small : small;
+}
+
+static inline float f16_at(const u8 *p)
+{
+	return f16_number(p[0] | (u32)p[1] << 8);
+}
+
+/* 2^(e - 128): half of the power of two that an e8m0 stands for, see fp4_values. */
+static inline float e8m0_half(u8 e)
+{
+	return bits_f32(e < 2 ? 0x00200000u << e : (u32)(e - 1) << 23);
+}
+
+/* e4m3 has no infinity, and one NaN of each sign. */
+static inline float e4m3_number(u8 b)
+{
+	const u32 size = b & 0x7f;
+	const float small = (float)(s32)size * 0x1p-9f;
+	u32 bits;
+
+	memcpy(&bits, &small, sizeof(bits));
+	bits = size >= 8 ? (size << 20) + (120u << 23) : bits;
+	bits = size == 0x7f ? 0x7fc00000u : bits;
+	return bits_f32(bits | (u32)(b & 0x80) << 24);
+}
+
+/* The low, then the high half of 16 bytes each: elements 0 to 15, 16 to 31. */
+static inline void nibbles(const u8 *q, s32 *to)
+{
+	u32 i;
+
+	for (i = 0; i < 16; i++) {
+		to[i] = q[i] & 15;
+		to[i + 16] = q[i] >> 4;
+	}
+}
+
+/* The same with fifth bits, which are one word. */
+static inline void fives(const u8 *high, const u8 *q, s32 *to)
+{
+	u32 word, i;
+
+	memcpy(&word, high, sizeof(word));
+	nibbles(q, to);
+	for (i = 0; i < 32; i++)
+		to[i] |= (s32)(word >> i & 1) << 4;
+}
+
+/* 32 integers as numbers, with a zero among them, or from @m on. */
+static inline void numbers(const s32 *q, s32 zero, float d, float *to)
+{
+	u32 i;
+
+	for (i = 0; i < 32; i++)
+		to[i] = d * (float)(q[i] - zero);
+}
+
+static inline void numbers_from(const s32 *q, float d, float m, float *to)
+{
+	u32 i;
+
+	for (i = 0; i < 32; i++)
+		to[i] = d * (float)q[i] + m;
+}
+
+static inline void dequant_q4_0(const u8 *restrict b, float *restrict to)
+{
+	s32 q[32];
+
+	nibbles(b + 2, q);
+	numbers(q, 8, f16_at(b), to);
+}
+
+static inline void dequant_q4_1(const u8 *restrict b, float *restrict to)
+{
+	s32 q[32];
+
+	nibbles(b + 4, q);
+	numbers_from(q, f16_at(b), f16_at(b + 2), to);
+}
+
+static inline void dequant_q5_0(const u8 *restrict b, float *restrict to)
+{
+	s32 q[32];
+
+	fives(b + 2, b + 6, q);
+	numbers(q, 16, f16_at(b), to);
+}
+
+static inline void dequant_q5_1(const u8 *restrict b, float *restrict to)
+{
+	s32 q[32];
+
+	fives(b + 4, b + 8, q);
+	numbers_from(q, f16_at(b), f16_at(b + 2), to);
+}
+
+static inline void dequant_q8_0(const u8 *restrict b, float *restrict to)
+{
+	const float d = f16_at(b);
+	u32 i;
+
+	for (i = 0; i < 32; i++)
+		to[i] = d * (float)(s8)b[2 + i];
+}
+
+/* Two bits of each of 32 bytes. */
+static inline void two_bits(const u8 *q, u32 shift, s32 *to)
+{
+	u32 i;
+
+	for (i = 0; i < 32; i++)
+		to[i] = q[i] >> shift & 3;
+}
+
+static inline void dequant_q2_k(const u8 *restrict b, float *restrict to)
+{
+	const float d = f16_at(b + 80), dmin = f16_at(b + 82);
+	float by, min;
+	s32 q[32];
+	u32 g, i;
+
+	for (g = 0; g < 16; g++) {
+		if (g % 2 == 0)
+			two_bits(b + 16 + g / 8 * 32, g / 2 % 4 * 2, q);
+		by = d * (float)(b[g] & 15);
+		min = dmin * (float)(b[g] >> 4);
+		for (i = 0; i < 16; i++)
+			to[g * 16 + i] = by * (float)q[g % 2 * 16 + i] - min;
+	}
+}
+
+/* Scale @i of 16, of six bits, in 12 bytes. */
+static inline s32 q3_scale(const u8 *s, u32 i)
+{
+	const u32 low = s[i % 8] >> (i / 8 * 4) & 15;
+	const u32 high = s[8 + i % 4] >> (i / 4 * 2) & 3;
+
+	return (s32)(low | high << 4) - 32;
+}
+
+static inline void dequant_q3_k(const u8 *restrict b, float *restrict to)
+{
+	const float d = f16_at(b + 108);
+	float by[2];
+	s32 q[32];
+	u32 g, i;
+
+	for (g = 0; g < 8; g++) {
+		two_bits(b + 32 + g / 4 * 32, g % 4 * 2, q);
+		by[0] = d * (float)q3_scale(b + 96, 2 * g);
+		by[1] = d * (float)q3_scale(b + 96, 2 * g + 1);
+		for (i = 0; i < 32; i++)
+			q[i] -= b[i] >> g & 1 ? 0 : 4;
+		for (i = 0; i < 32; i++)
+			to[g * 32 + i] = by[i / 16] * (float)q[i];
+	}
+}
+
+/* Scale and minimum @i of 8, of six bits each, in 12 bytes. */
+static inline void q4_scale(const u8 *s, u32 i, u32 *scale, u32 *min)
+{
+	if (i < 4) {
+		*scale = s[i] & 63;
+		*min = s[i + 4] & 63;
+		return;
+	}
+	*scale = (s[i + 4] & 15) | (u32)(s[i - 4] >> 6) << 4;
+	*min = s[i + 4] >> 4 | (u32)(s[i] >> 6) << 4;
+}
+
+/* Groups of 32 of a block, whose elements but for bits above four begin at @q. */
+static inline void k_groups(const u8 *b, const u8 *high, const u8 *q, float *to)
+{
+	const float d = f16_at(b), dmin = f16_at(b + 2);
+	u32 g, i, scale, min, shift;
+	s32 n[32];
+
+	for (g = 0; g < 8; g++, to += 32) {
+		q4_scale(b + 4, g, &scale, &min);
+		shift = g % 2 * 4;
+		for (i = 0; i < 32; i++)
+			n[i] = q[g / 2 * 32 + i] >> shift & 15;
+		for (i = 0; high && i < 32; i++)
+			n[i] |= (high[i] >> g & 1) << 4;
+		for (i = 0; i < 32; i++)
+			to[i] = d * (float)scale * (float)n[i] -
+				dmin * (float)min;
+	}
+}
+
+static inline void dequant_q4_k(const u8 *restrict b, float *restrict to)
+{
+	k_groups(b, NULL, b + 16, to);
+}
+
+static inline void dequant_q5_k(const u8 *restrict b, float *restrict to)
+{
+	k_groups(b, b + 16, b + 48, to);
+}
+
+static inline void dequant_q6_k(const u8 *restrict b, float *restrict to)
+{
+	const float d = f16_at(b + 208);
+	const u8 *low;
+	float by[2];
+	s32 q[32];
+	u32 g, i;
+
+	for (g = 0; g < 8; g++, to += 32) {
+		two_bits(b + 128 + g / 4 * 32, g % 4 * 2, q);
+		low = b + g / 4 * 64 + g % 2 * 32;
+		by[0] = d * (float)(s8)b[192 + 2 * g];
+		by[1] = d * (float)(s8)b[193 + 2 * g];
+		for (i = 0; i < 32; i++)
+			q[i] = q[i] << 4 | (low[i] >> (g % 4 / 2 * 4) & 15);
+		for (i = 0; i < 32; i++)
+			to[i] = by[i / 16] * (float)(q[i] - 32);
+	}
+}
+
+static inline void dequant_iq4_nl(const u8 *restrict b, float *restrict to)
+{
+	const float d = f16_at(b);
+	s32 q[32];
+	u32 i;
+
+	nibbles(b + 2, q);
+	for (i = 0; i < 32; i++)
+		to[i] = d * (float)nl_values[q[i]];
+}
+
+/* Scale @g of 8, of six bits. */
+static inline s32 iq4_scale(const u8 *b, u32 g)
+{
+	const u32 high = b[2] | (u32)b[3] << 8;
+	const u32 low = b[4 + g / 2] >> (g % 2 * 4) & 15;
+
+	return (s32)(low | (high >> (2 * g) & 3) << 4) - 32;
+}
+
+static inline void dequant_iq4_xs(const u8 *restrict b, float *restrict to)
+{
+	const float d = f16_at(b);
+	float by;
+	s32 q[32];
+	u32 g, i;
+
+	for (g = 0; g < 8; g++, to += 32) {
+		by = d * (float)iq4_scale(b, g);
+		nibbles(b + 8 + g * 16, q);
+		for (i = 0; i < 32; i++)
+			to[i] = by * (float)nl_values[q[i]];
+	}
+}
+
+static inline void dequant_mxfp4(const u8 *restrict b, float *restrict to)
+{
+	const float d = e8m0_half(b[0]);
+	s32 q[32];
+	u32 i;
+
+	nibbles(b + 1, q);
+	for (i = 0; i < 32; i++)
+		to[i] = d * (float)fp4_values[q[i]];
+}
+
+static inline void dequant_w4(const u8 *restrict b, u32 n, float *restrict to)
+{
+	const float d = f32_at(b);
+	const s32 zero = b[4];
+	u32 i;
+
+	for (i = 0; i < n / 2; i++) {
+		to[2 * i] = d * (float)((b[5 + i] & 15) - zero);
+		to[2 * i + 1] = d * (float)((b[5 + i] >> 4) - zero);
+	}
+}
+
+static inline void dequant_w8(const u8 *restrict b, u32 n, float *restrict to)
+{
+	const float d = f32_at(b);
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		to[i] = d * (float)(s32)(s8)b[4 + i];
+}
+
+static inline void dequant_f8(const u8 *restrict b, u32 n, float *restrict to)
+{
+	const float d = f32_at(b);
+	u32 i;
+
+	for (i = 0; i < n; i++)
+		to[i] = d * e4m3_number(b[4 + i]);
+}
+
+/* kern_dequant() with the instructions of this file. */
+static inline void blocks_dequant(enum kern_dtype t, const u8 *b, u64 n,
+				  float *to)
+{
+	const u32 elems = kern_block_elems(t), bytes = kern_block_bytes(t);
+	const float *end = to + n;
+
+	switch (t) {
+#define x(id, name)							\
+	case KERN_##id:							\
+		for (; to < end; to += elems, b += bytes)		\
+			dequant_##name(b, to);				\
+		break;
+	x(Q4_0, q4_0) x(Q4_1, q4_1) x(Q5_0, q5_0) x(Q5_1, q5_1) x(Q8_0, q8_0)
+	x(Q2_K, q2_k) x(Q3_K, q3_k) x(Q4_K, q4_k) x(Q5_K, q5_k) x(Q6_K, q6_k)
+	x(IQ4_NL, iq4_nl) x(IQ4_XS, iq4_xs) x(MXFP4, mxfp4)
+#undef x
+#define x(id, name)							\
+	case KERN_##id:							\
+		for (; to < end; to += elems, b += bytes)		\
+			dequant_##name(b, elems, to);			\
+		break;
+	x(W4_32, w4) x(W4_64, w4) x(W4_128, w4) x(W8_32, w8) x(W8_128, w8)
+	x(F8_32, f8) x(F8_128, f8)
+#undef x
+	default:
+		break;
+	}
+}
+
+#endif /* KERNELS_BLOCKS_H */

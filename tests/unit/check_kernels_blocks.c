@@ -1,0 +1,211 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_kernels_blocks.c - products and embeddings of weights in f16 and in blocks
+ *
+ * Exact mode: a product with quantized weights has the bits of the product with the same
+ * numbers in f32, in every variant, for any number of rows.  Against the reference every
+ * variant has the tolerance of kernels.h.
+ */
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "kernels/kernels.h"
+
+#define COLS_MAX	2304u
+#define ROWS_MAX	140u
+#define M_MAX		70u
+
+static u8 data[ROWS_MAX * COLS_MAX * 2];
+static float numbers[ROWS_MAX * COLS_MAX], x[M_MAX * COLS_MAX], bias[ROWS_MAX];
+static float got[M_MAX * ROWS_MAX], want[M_MAX * ROWS_MAX];
+static u64 state;
+
+static u32 draw(void)
+{
+	state = state * 6364136223846793005ull + 1442695040888963407ull;
+	return state >> 33;
+}
+
+static float draw_float(void)
+{
+	return (float)(draw() % 20001) / 10000.0f - 1.0f;
+}
+
+/* Scales of a block: a type's places of f16, or of f32 at 0. */
+static const struct {
+	s32	f16[2];
+	bool	f32;
+} scales[NR_KERN_DTYPES] = {
+	[KERN_Q4_0] = { { 0, -1 } }, [KERN_Q4_1] = { { 0, 2 } },
+	[KERN_Q5_0] = { { 0, -1 } }, [KERN_Q5_1] = { { 0, 2 } },
+	[KERN_Q8_0] = { { 0, -1 } }, [KERN_Q2_K] = { { 80, 82 } },
+	[KERN_Q3_K] = { { 108, -1 } }, [KERN_Q4_K] = { { 0, 2 } },
+	[KERN_Q5_K] = { { 0, 2 } }, [KERN_Q6_K] = { { 208, -1 } },
+	[KERN_IQ4_NL] = { { 0, -1 } }, [KERN_IQ4_XS] = { { 0, -1 } },
+	[KERN_MXFP4] = { { -1, -1 } },
+	[KERN_W4_32] = { { -1, -1 }, true }, [KERN_W4_64] = { { -1, -1 }, true },
+	[KERN_W4_128] = { { -1, -1 }, true }, [KERN_W8_32] = { { -1, -1 }, true },
+	[KERN_W8_128] = { { -1, -1 }, true }, [KERN_F8_32] = { { -1, -1 }, true },
+	[KERN_F8_128] = { { -1, -1 }, true },
+};
+
+/* Random bytes with scales that are numbers, and elements that are. */
+static void block_draw(enum kern_dtype t, u8 *b)
+{
+	const u32 bytes = kern_block_bytes(t);
+	const float f = draw_float();
+	u16 h;
+	u32 i;
+
+	for (i = 0; i < bytes; i++)
+		b[i] = draw();
+	for (i = 0; i < 2; i++) {
+		h = 0x1c00 + draw() % 0x1000 + (draw() % 2 << 15);
+		if (scales[t].f16[i] >= 0)
+			memcpy(b + scales[t].f16[i], &h, sizeof(h));
+	}
+	if (scales[t].f32)
+		memcpy(b, &f, sizeof(f));
+	if (t == KERN_MXFP4)
+		b[0] = 120 + draw() % 6;
+	for (i = 4; t >= KERN_F8_32 && i < bytes; i++)
+		b[i] = (b[i] & 0x7f) == 0x7f ? 0 : b[i];
+	if (t >= KERN_W4_32 && t <= KERN_W4_128)
+		b[4] %= 16;
+}
+
+static struct kern_weight weight_draw(enum kern_dtype t, u32 rows, u32 cols)
+{
+	const u64 n = (u64)rows * cols / kern_block_elems(t);
+	u64 i;
+	u16 h;
+
+	state = t * 1000 + rows + cols;
+	for (i = 0; i < n; i++) {
+		if (t == KERN_F16) {
+			h = 0x2000 + draw() % 0x1c00 + (draw() % 2 << 15);
+			h = i % 97 ? h : draw() % 1024;
+			memcpy(data + 2 * i, &h, sizeof(h));
+			numbers[i] = kern_f16(h);
+		} else {
+			block_draw(t, data + i * kern_block_bytes(t));
+		}
+	}
+	if (t != KERN_F16)
+		kern_dequant(t, data, (u64)rows * cols, numbers);
+	for (i = 0; i < M_MAX * (u64)cols; i++)
+		x[i] = draw_float();
+	for (i = 0; i < rows; i++)
+		bias[i] = draw_float();
+	return (struct kern_weight){
+		.data = data, .dtype = t, .rows = rows, .cols = cols,
+	};
+}
+
+/* The types of the tests: f16, and all types of blocks. */
+#define NR_TYPES	(NR_KERN_DTYPES - KERN_FIRST_BLOCKS + 1)
+
+static enum kern_dtype type_at(u32 i)
+{
+	return i ? KERN_FIRST_BLOCKS + i - 1 : KERN_F16;
+}
+
+static u32 cols_of(enum kern_dtype t, u32 shape)
+{
+	const u32 elems = kern_block_elems(t);
+
+	if (t == KERN_F16)
+		return shape ? 1333 : 40;
+	return shape ? ALIGN_UP(1100u, elems) : elems;
+}
+
+static void check_close(const struct kern_weight *w, u32 m, const char *variant)
+{
+	double scale;
+	u32 i, n, k;
+
+	for (i = 0; i < m; i++) {
+		for (n = 0; n < w->rows; n++) {
+			scale = fabsf(bias[n]);
+			for (k = 0; k < w->cols; k++)
+				scale += fabs((double)x[i * w->cols + k] *
+					      numbers[n * w->cols + k]);
+			ck_assert_msg(fabs((double)got[i * w->rows + n] -
+					   want[i * w->rows + n]) <=
+				      KERN_TOL * scale,
+				      "%s %s: row %u, column %u",
+				      kern_dtype_name(w->dtype), variant, i, n);
+		}
+	}
+}
+
+/* Products of one shape in all implementations. */
+static void check_gemm(enum kern_dtype t, u32 m, u32 rows, u32 cols)
+{
+	const struct kern_weight w = weight_draw(t, rows, cols);
+	struct kern_weight plain = w;
+	const struct kern_ops *ops;
+	u32 i;
+
+	plain.data = numbers;
+	plain.dtype = KERN_F32;
+	kern_at(0)->gemm(NULL, x, 0, &w, bias, m, want, 0);
+	for (i = 1; (ops = kern_at(i)); i++) {
+		ops->gemm(NULL, x, 0, &w, bias, m, got, 0);
+		check_close(&w, m, ops->variant);
+		ops->gemm(NULL, x, 0, &plain, bias, m, want, 0);
+		ck_assert_msg(!memcmp(got, want, m * rows * sizeof(*got)),
+			      "%s %s: %u rows: other bits than f32",
+			      kern_dtype_name(t), ops->variant, m);
+	}
+}
+
+START_TEST(test_gemm)
+{
+	const enum kern_dtype t = type_at(_i);
+
+	check_gemm(t, 1, ROWS_MAX, cols_of(t, 1));
+	check_gemm(t, 1, 3, cols_of(t, 0));
+	check_gemm(t, 7, 37, cols_of(t, 1));
+	check_gemm(t, M_MAX, 70, cols_of(t, 1));
+}
+END_TEST
+
+START_TEST(test_embed)
+{
+	const enum kern_dtype t = type_at(_i);
+	const struct kern_weight w = weight_draw(t, 5, cols_of(t, 1));
+	const u32 ids[] = { 4, 0, 2, 4 };
+	const struct kern_ops *ops;
+	u32 i, j;
+
+	for (i = 0; (ops = kern_at(i)); i++) {
+		memset(got, 0, sizeof(got));
+		ops->embed(NULL, &w, ids, ARRAY_SIZE(ids), got);
+		for (j = 0; j < ARRAY_SIZE(ids); j++)
+			ck_assert_msg(!memcmp(got + j * w.cols,
+					      numbers + ids[j] * w.cols,
+					      w.cols * sizeof(*got)),
+				      "%s %s", kern_dtype_name(t), ops->variant);
+	}
+}
+END_TEST
+
+int main(void)
+{
+	Suite *s = suite_create("kernels_blocks");
+	TCase *tc = tcase_create("blocks");
+	SRunner *sr;
+	int failed;
+
+	tcase_set_timeout(tc, 60);
+	tcase_add_loop_test(tc, test_gemm, 0, NR_TYPES);
+	tcase_add_loop_test(tc, test_embed, 0, NR_TYPES);
+	suite_add_tcase(s, tc);
+	sr = srunner_create(s);
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
