@@ -22,6 +22,9 @@ extern const struct kern_ops kern_ops_cuda_fast;
  */
 const struct kern_ops *kern_cpu_at(u32 i);
 
+/* The same of the variants that share their code with others; see kern_get(). */
+const struct kern_ops *kern_cpu_ints_at(u32 i);
+
 /**
  * kern_cpu_widest() - the widest variant that this CPU runs
  * @mode: numeric mode wanted; without a variant of it, the widest exact one

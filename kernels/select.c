@@ -36,6 +36,9 @@ const struct kern_ops *kern_get(const char *name)
 	for (i = 0; (ops = kern_cpu_at(i)); i++)
 		if (!strcmp(name + 4, ops->variant))
 			return ops;
+	for (i = 0; (ops = kern_cpu_ints_at(i)); i++)
+		if (!strcmp(name + 4, ops->variant))
+			return ops;
 	return NULL;
 }
 

@@ -32,6 +32,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -62,6 +63,7 @@ struct kern_ctx {
 	void		*arg;
 	u32		nr;
 
+	void		*room;		/* see kern_ctx_room() */
 	u32		nr_threads;
 	u32		nr_started;
 	pthread_t	threads[];
@@ -284,6 +286,13 @@ int kern_ctx_create(u32 nr_threads, struct kern_ctx **ret)
 		return -ENOMEM;
 	memset(ctx, 0, size);
 	ctx->nr_threads = nr_threads;
+	/* Pages that no op writes take no memory. */
+	ctx->room = mmap(NULL, KERN_ROOM, PROT_READ | PROT_WRITE,
+			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (ctx->room == MAP_FAILED) {
+		free(ctx);
+		return -ENOMEM;
+	}
 
 	err = ctx_start(ctx);
 	if (err) {
@@ -305,7 +314,13 @@ void kern_ctx_destroy(struct kern_ctx *ctx)
 	futex_wake(&ctx->wake, CTX_MAX_THREADS);
 	for (i = 0; i < ctx->nr_started; i++)
 		pthread_join(ctx->threads[i], NULL);
+	munmap(ctx->room, KERN_ROOM);
 	free(ctx);
+}
+
+void *kern_ctx_room(struct kern_ctx *ctx)
+{
+	return ctx->room;
 }
 
 u32 kern_ctx_nr_threads(const struct kern_ctx *ctx)

@@ -38,4 +38,7 @@ void KERN_FN(gemm_bf16)(struct kern_ctx *ctx, struct gemm_job *j);
 /* The same with @j->w packed. */
 void KERN_FN(gemm_packed)(struct kern_ctx *ctx, struct gemm_job *j);
 
+/* Fast mode: x as integers; @j->w is packed, of a type of ints.h. */
+void KERN_FN(gemm_ints)(struct kern_ctx *ctx, struct gemm_job *j);
+
 #endif /* KERNELS_CPU_GEMM_H */

@@ -23,11 +23,20 @@
 KERN_VARIANTS(x)
 #undef x
 
+/* The same code as avx2 and avx512, in fast mode: it packs weights in blocks. */
+#if defined(__x86_64__)
+extern const struct kern_ops kern_ops_ints_avx2, kern_ops_ints_avx512;
+#endif
+
 /*
  * The caller runs smaller work than this many multiply-adds (or bytes moved)
  * alone: it is done before another thread has woken.
  */
 #define KERN_PARALLEL_MIN	(512u << 10)
+
+/* Memory of @ctx for one op at a time, KERN_ROOM bytes at a multiple of 64. */
+#define KERN_ROOM	(8u << 20)
+void *kern_ctx_room(struct kern_ctx *ctx);
 
 /**
  * kern_parallel() - run fn(arg, 0) ... fn(arg, nr - 1), in any order

@@ -7,6 +7,7 @@
  * each row at a time, since rows are often a power of two apart and would evict
  * each other from the first-level cache.  It is written from beginning to end.
  */
+#include "kernels/cpu/ints.h"
 #include "kernels/cpu/packed.h"
 
 /* Columns of one line. */
@@ -19,6 +20,8 @@ struct pack_job {
 
 size_t kern_pack_bytes(const struct kern_weight *w)
 {
+	if (kern_is_blocks(w->dtype))
+		return kern_int_pack_bytes(w);
 	if (w->dtype != KERN_BF16 || w->packed)
 		return 0;
 	return DIV_ROUND_UP(w->rows, PACK_ROWS) * pack_panel(w) * 2;
@@ -62,6 +65,10 @@ void kern_pack(struct kern_ctx *ctx, struct kern_weight *w, void *to)
 {
 	struct pack_job job = { .w = w, .to = to };
 
+	if (kern_is_blocks(w->dtype)) {
+		kern_int_pack(ctx, w, to);
+		return;
+	}
 	kern_parallel(ctx, DIV_ROUND_UP(w->rows, PACK_ROWS), pack_panel_of,
 		      &job);
 	w->data = to;

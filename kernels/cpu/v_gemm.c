@@ -18,7 +18,7 @@
  * W in blocks (quant.h) becomes numbers in a buffer, a part of a panel at a time.
  *
  * In fast mode v_gemm_bf16.c computes products with bf16 weights, and
- * v_gemm_packed.c those with packed weights.
+ * v_gemm_packed.c those with packed weights; v_gemm_ints.c those with packed blocks.
  */
 #include "kernels/cpu/dot.h"
 #include "kernels/cpu/gemm.h"
@@ -218,6 +218,12 @@ void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 
 	if ((u64)m * j.n * j.k < KERN_PARALLEL_MIN)
 		ctx = NULL;
+#ifdef KERN_INTS
+	if (w->packed && kern_is_blocks(j.type)) {
+		KERN_FN(gemm_ints)(ctx, &j);
+		return;
+	}
+#endif
 #ifdef KERN_FAST
 	if (j.type == KERN_BF16) {
 		if (w->packed)

@@ -37,9 +37,14 @@ static bool avx512_runs_here(void)
 	       __builtin_cpu_supports("avx512vl");
 }
 
+static bool avx512vnni_runs_here(void)
+{
+	return avx512_runs_here() && __builtin_cpu_supports("avx512vnni");
+}
+
 static bool avx512bf16_runs_here(void)
 {
-	return avx512_runs_here() && __builtin_cpu_supports("avx512bf16");
+	return avx512vnni_runs_here() && __builtin_cpu_supports("avx512bf16");
 }
 #endif
 
@@ -48,6 +53,27 @@ static const struct variant variants[] = {
 	KERN_VARIANTS(x)
 #undef x
 };
+
+/*
+ * Variants of fast mode that are another one with packed integers.  The variant that is
+ * wider in exact mode is wider here.
+ */
+static const struct variant ints[] = {
+#if defined(__x86_64__)
+	{ .ops = &kern_ops_ints_avx2, .runs_here = avx2_runs_here },
+	{ .ops = &kern_ops_ints_avx512, .runs_here = avx512vnni_runs_here },
+#endif
+};
+
+const struct kern_ops *kern_cpu_ints_at(u32 i)
+{
+	u32 v;
+
+	for (v = 0; v < ARRAY_SIZE(ints); v++)
+		if (ints[v].runs_here() && i-- == 0)
+			return ints[v].ops;
+	return NULL;
+}
 
 const struct kern_ops *kern_cpu_at(u32 i)
 {
@@ -68,5 +94,9 @@ const struct kern_ops *kern_cpu_widest(enum kern_mode mode)
 	for (i = 0; (ops = kern_cpu_at(i)); i++)
 		if (ops->mode == KERN_MODE_EXACT || ops->mode == mode)
 			best = ops;
+	if (best->mode == mode)
+		return best;
+	for (i = 0; (ops = kern_cpu_ints_at(i)); i++)
+		best = ops;
 	return best;
 }

@@ -34,6 +34,11 @@
 #define KERN_LANES_avx512bf16	16
 #define VW			KERN_PASTE(KERN_LANES, KERN_VARIANT)
 
+/* Products of small integers (v_gemm_ints.c) are compiled. */
+#if VW >= 8
+#define KERN_INTS
+#endif
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif

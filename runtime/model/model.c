@@ -265,12 +265,15 @@ static int model_upload(struct model *m, struct model_error *err)
 }
 
 /* Are packed weights asked for, and worth it? */
-static bool model_wants_packed(const struct model_opts *o, u64 bytes)
+static bool model_wants_packed(const struct model_opts *o,
+			       const struct weight_cost *cost)
 {
 	if (o->weights != MODEL_WEIGHTS_AUTO)
 		return o->weights == MODEL_WEIGHTS_PACKED;
-	return o->mode == MODEL_FAST && !o->dummy && bytes >= MODEL_PACK_MIN &&
-	       weights_huge_pages();
+	if (o->mode != MODEL_FAST || o->dummy)
+		return false;
+	return cost->blocks ||
+	       (cost->packed >= MODEL_PACK_MIN && weights_huge_pages());
 }
 
 /* Pack the weights into memory of their own; for a judged model only count. */
@@ -287,7 +290,7 @@ static int model_pack(struct model *m, const struct model_opts *o,
 				  "weights on this CPU: choose fast mode, or "
 				  "mapped weights",
 				  m->dir, kernel_name(o));
-	if (!cost.packed || !model_wants_packed(o, cost.packed))
+	if (!cost.packed || !model_wants_packed(o, &cost))
 		return 0;
 	if (!m->judged && weights_pack(&m->w, m->ckpt, &m->cfg, ops, m->ctx,
 				       &m->progress))

@@ -66,11 +66,11 @@ enum model_mode {
 };
 
 /*
- * Where weights in bf16 are used: mapped, so that processes of one model share
- * them, or packed into memory of this process, which is faster.  AUTO packs in
- * fast mode if the kernels can, if there are huge pages, and if the weights
- * have at least MODEL_PACK_MIN bytes; but not made-up weights, which would be
- * in memory twice.
+ * Where weights in bf16 and in blocks are used: mapped, so that processes of one model
+ * share them, or packed into memory of this process, which is faster.  AUTO packs in
+ * fast mode if the kernels can, and if some weights are in blocks, or if there are huge
+ * pages and the weights have at least MODEL_PACK_MIN bytes; but not made-up weights,
+ * which would be in memory twice.
  */
 enum model_weights_use {
 	MODEL_WEIGHTS_AUTO,

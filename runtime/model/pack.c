@@ -2,7 +2,7 @@
 /*
  * pack.c - weights in the order that kernels read fastest
  *
- * If the kernels can pack, matrices in bf16 can be copied into one piece of
+ * If the kernels can pack, matrices in bf16 and in blocks can be copied into one piece of
  * memory of this process, on huge pages.  Products are then faster, but the
  * gains of mapping are lost: weights shared between processes and a start
  * without copying.  Matrices that only products read are packed, and so is a
@@ -34,34 +34,57 @@ struct packer {
 	struct weight_cost		cost;
 };
 
-/* Do only products read the matrix, as bf16? */
+static bool pack_is_embed(const struct weight_at *at)
+{
+	return at->layer == WEIGHT_TOP &&
+	       at->spec->offset == offsetof(struct model_weights, embed);
+}
+
+/* Do products read the matrix, in a type that can be packed? */
 static bool pack_wanted(const struct packer *p, const struct weight_at *at,
 			const struct st_tensor *t)
 {
-	const size_t offset = at->spec->offset;
+	const struct kern_weight w = {
+		.dtype = weight_type_used(at, t, p->ops->weight_types),
+		.rows = at->rows, .cols = at->cols,
+	};
 
-	if (!at->cols || t->dtype != ST_BF16 ||
-	    !(at->turned || weight_in_place(at, t, KERN_PLAIN_WEIGHTS)))
+	if (!at->cols || at->spec->how == HOW_KV_B || !p->ops->pack_bytes(&w))
 		return false;
-	if (at->layer != WEIGHT_TOP ||
-	    offset == offsetof(struct model_weights, head))
+	if (at->layer != WEIGHT_TOP || (pack_is_embed(at) && p->cfg->tied))
 		return true;
-	return offset == offsetof(struct model_weights, embed) && p->cfg->tied;
+	return at->spec->offset == offsetof(struct model_weights, head);
+}
+
+/*
+ * The place of a matrix for products.  The embedding of a tied matrix reads bf16 as it is
+ * packed, but blocks as they are stored, so that there are two places.
+ */
+static struct kern_weight *pack_place(struct packer *p, const struct weight_at *at,
+				      u32 i, const struct weight_part *part)
+{
+	struct kern_weight *place = weight_place_of(p->w, at, i, part);
+
+	if (!pack_is_embed(at) || !kern_is_blocks(place->dtype))
+		return place;
+	p->w->head = *place;
+	return &p->w->head;
 }
 
 /* Pack some rows of a tensor, those of matrix number @i. */
-static void pack_part(struct packer *p, const struct weight_at *at, u32 i,
+static void pack_part(struct packer *p, const struct weight_at *at,
+		      enum kern_dtype type, u32 i,
 		      const struct weight_part *part)
 {
 	const struct kern_weight w = {
-		.dtype = KERN_BF16, .rows = part->rows, .cols = at->cols,
+		.dtype = type, .rows = part->rows, .cols = at->cols,
 	};
 	const u64 bytes = p->ops->pack_bytes(&w);
 
 	p->cost.packed += bytes;
 	if (!p->to)
 		return;
-	p->ops->pack(p->ctx, weight_place_of(p->w, at, i, part), p->to);
+	p->ops->pack(p->ctx, pack_place(p, at, i, part), p->to);
 	p->to += bytes;
 	model_progress_tell(p->progress, p->cost.packed, p->total);
 }
@@ -75,18 +98,24 @@ static int pack_tensor(void *arg, const struct weight_at *at)
 	const u32 nr = weight_parts(p->cfg, at->spec, parts);
 	const struct kern_weight *first;
 	const void *from = NULL;
+	enum kern_dtype type;
+	bool stays;
 	u32 i, j;
 
 	if (!pack_wanted(p, at, t))
 		return 0;
+	type = weight_type_used(at, t, p->ops->weight_types);
+	stays = pack_is_embed(at) && kern_is_blocks(type);
+	p->cost.blocks |= kern_is_blocks(type);
 	first = weight_place_of(p->w, at, 0, &parts[0]);
 	if (p->to)
 		from = first->data;
 	for (i = 0; i < at->stack; i++)
 		for (j = 0; j < nr; j++)
-			pack_part(p, at, i, &parts[j]);
-	*(at->turned ? &p->cost.owned : &p->cost.mapped) += t->nr_bytes;
-	if (!p->to)
+			pack_part(p, at, type, i, &parts[j]);
+	if (!stays)
+		*(at->turned ? &p->cost.owned : &p->cost.mapped) += t->nr_bytes;
+	if (!p->to || stays)
 		return 0;
 	if (weights_owned_free(p->w, from))
 		p->w->owned_bytes -= t->nr_bytes;
@@ -98,7 +127,7 @@ static int pack_tensor(void *arg, const struct weight_at *at)
 static void pack_walk(struct packer *p)
 {
 	weights_walk(p->cfg, p->w->prefix, pack_tensor, p);
-	if (p->cfg->tied)
+	if (p->cfg->tied && !kern_is_blocks(p->w->embed.dtype))
 		p->w->head = p->w->embed;
 }
 

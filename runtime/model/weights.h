@@ -102,11 +102,13 @@ struct model_weights {
  * @packed:	memory of packed matrices
  * @mapped:	packed part of @mapped_bytes
  * @owned:	packed part of @owned_bytes
+ * @blocks:	matrices in blocks are among them, whose products are slow unless packed
  */
 struct weight_cost {
 	u64	packed;
 	u64	mapped;
 	u64	owned;
+	bool	blocks;
 };
 
 /**
@@ -161,7 +163,7 @@ struct weight_cost weights_pack_cost(struct model_weights *w, struct ckpt *c,
 				     const struct kern_ops *ops);
 
 /**
- * weights_pack() - copy matrices in bf16 into the order that @ops read fastest
+ * weights_pack() - copy matrices into the order that @ops read fastest
  * @w:		bound, not judged
  * @c:		the checkpoint; pages of packed tensors are given back
  * @cfg:	its configuration

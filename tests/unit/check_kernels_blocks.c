@@ -192,6 +192,117 @@ START_TEST(test_embed)
 }
 END_TEST
 
+/* ---- packed, in fast mode ---- */
+
+static const char * const packers[] = {
+	"cpu:avx2int8", "cpu:avx512vnni", "cpu:avx512bf16",
+};
+
+/*
+ * The most that an element may differ: each x moves by half a step of its group of 32,
+ * which is a 127th of its largest magnitude.  Sums of f32 have the tolerance of others, but
+ * of codes and minima apart, so by the largest number of the row.
+ */
+static double ints_bound(const struct kern_weight *w, u32 i, u32 n)
+{
+	const float *xs = x + (u64)i * w->cols, *ws = numbers + (u64)n * w->cols;
+	double most, sum, all = 0, bound = 0, top = 0;
+	u32 k, g;
+
+	for (g = 0; g < w->cols; g += 32) {
+		most = sum = 0;
+		for (k = g; k < g + 32; k++) {
+			most = fmax(most, fabs((double)xs[k]));
+			sum += fabs((double)ws[k]);
+			all += fabs((double)xs[k]);
+			top = fmax(top, fabs((double)ws[k]));
+		}
+		bound += most / 254 * sum;
+	}
+	return bound * 1.001 + 4 * KERN_TOL * (all * top + fabs(bias[n]));
+}
+
+static void check_packed(const struct kern_ops *ops, enum kern_dtype t, u32 m,
+			 u32 rows, u32 cols, struct kern_ctx *ctx)
+{
+	const struct kern_weight w = weight_draw(t, rows, cols);
+	struct kern_weight p = w;
+	float *once = calloc(rows, sizeof(*once));
+	const size_t bytes = ops->pack_bytes(&p);
+	void *to = aligned_alloc(64, bytes);
+	u32 i, n;
+
+	ck_assert_uint_gt(bytes, 0);
+	ck_assert_uint_eq(bytes % 64, 0);
+	memset(to, 0xff, bytes);
+	ops->pack(ctx, &p, to);
+	ck_assert(p.packed && !ops->pack_bytes(&p));
+	kern_at(0)->gemm(NULL, x, 0, &w, bias, m, want, 0);
+	ops->gemm(ctx, x, 0, &p, bias, m, got, 0);
+	for (i = 0; i < m; i++)
+		for (n = 0; n < rows; n++)
+			ck_assert_msg(fabs((double)got[i * rows + n] -
+					   want[i * rows + n]) <=
+				      ints_bound(&w, i, n),
+				      "%s %s: row %u, column %u: %g, not %g",
+				      kern_dtype_name(t), ops->variant, i, n,
+				      (double)got[i * rows + n],
+				      (double)want[i * rows + n]);
+	/* The same bits alone. */
+	for (i = 0; i < m; i += 5) {
+		ops->gemm(NULL, x + (u64)i * cols, 0, &p, bias, 1, once, 0);
+		ck_assert_msg(!memcmp(once, got + (u64)i * rows,
+				      rows * sizeof(*once)),
+			      "%s %s: row %u has other bits alone",
+			      kern_dtype_name(t), ops->variant, i);
+	}
+	free(to);
+	free(once);
+}
+
+START_TEST(test_packed)
+{
+	const enum kern_dtype t = KERN_FIRST_BLOCKS + _i;
+	const struct kern_weight none = { .dtype = t, .rows = 1, .cols = 256 };
+	const struct kern_ops *ops;
+	struct kern_ctx *ctx;
+	u32 i;
+
+	ck_assert_int_eq(kern_ctx_create(2, &ctx), 0);
+	for (i = 0; i < ARRAY_SIZE(packers); i++) {
+		ops = kern_get(packers[i]);
+		if (!ops || !ops->pack_bytes(&none))
+			continue;
+		check_packed(ops, t, 1, ROWS_MAX, cols_of(t, 1), ctx);
+		check_packed(ops, t, 15, 5, cols_of(t, 0), NULL);
+		check_packed(ops, t, M_MAX, 70, cols_of(t, 1), ctx);
+	}
+	kern_ctx_destroy(ctx);
+}
+END_TEST
+
+/* Rows of x that are no numbers, or too small or large for quotients. */
+START_TEST(test_packed_odd)
+{
+	static const float odd[] = { NAN, INFINITY, 0.0f, 1e-40f, 1e36f };
+	const struct kern_ops *ops = kern_get("cpu-fast");
+	struct kern_weight w = weight_draw(KERN_Q8_0, 16, 32);
+	u64 to[4096 / 8] __attribute__((aligned(64)));
+	u32 i, k;
+
+	if (!ops->pack_bytes || !ops->pack_bytes(&w))
+		return;
+	ck_assert_uint_le(ops->pack_bytes(&w), sizeof(to));
+	ops->pack(NULL, &w, to);
+	for (i = 0; i < ARRAY_SIZE(odd); i++) {
+		for (k = 0; k < 32; k++)
+			x[k] = k ? 0.0f : odd[i];
+		ops->gemm(NULL, x, 0, &w, NULL, 1, got, 0);
+		ck_assert(isfinite(odd[i]) ? isfinite(got[3]) : isnan(got[3]));
+	}
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("kernels_blocks");
@@ -202,6 +313,9 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, test_gemm, 0, NR_TYPES);
 	tcase_add_loop_test(tc, test_embed, 0, NR_TYPES);
+	tcase_add_loop_test(tc, test_packed, 0,
+			    NR_KERN_DTYPES - KERN_FIRST_BLOCKS);
+	tcase_add_test(tc, test_packed_odd);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
