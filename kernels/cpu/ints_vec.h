@@ -2,7 +2,7 @@
 /*
  * ints_vec.h - vectors of INT_ROWS lanes for products of small integers
  *
- * Type vq has 16 lanes of 32 bits, or 64 bytes; vy has 16 floats.  They are one register
+ * vq has 16 lanes of 32 bits, or 64 bytes; vy has 16 floats.  They are one register
  * of 512 bits, or two of 256.
  */
 #ifndef KERNELS_CPU_INTS_VEC_H
@@ -101,9 +101,23 @@ static __inline_always vy vy_load(const float *p)
 	return _mm512_loadu_ps(p);
 }
 
-static __inline_always void vy_store(float *p, vy a)
+/* The first @n floats, at most 16; those after them are 0, or are not written. */
+static __inline_always vy vy_load_part(const float *p, u32 n)
 {
-	_mm512_storeu_ps(p, a);
+	return _mm512_maskz_loadu_ps((1u << n) - 1, p);
+}
+
+static __inline_always void vy_store_part(float *p, vy a, u32 n)
+{
+	_mm512_mask_storeu_ps(p, (1u << n) - 1, a);
+}
+
+/* Floats with these bytes as exponents. */
+static __inline_always vy vy_exponent(const u8 *p)
+{
+	const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p));
+
+	return _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
 }
 
 static __inline_always vy vy_load_f16(const u8 *p)
@@ -124,15 +138,18 @@ static __inline_always vy vy_load_u8(const u8 *p)
 
 #else
 
-typedef struct {
+struct vq_pair {
 	__m256i	a;
 	__m256i	b;
-} vq;
+};
 
-typedef struct {
+struct vy_pair {
 	__m256	a;
 	__m256	b;
-} vy;
+};
+
+#define vq		struct vq_pair
+#define vy		struct vy_pair
 
 #define INT_SIGNED	true
 
@@ -240,10 +257,33 @@ static __inline_always vy vy_load(const float *p)
 	return VY_EACH(_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8));
 }
 
-static __inline_always void vy_store(float *p, vy a)
+static __inline_always vy vy_load_part(const float *p, u32 n)
 {
-	_mm256_storeu_ps(p, a.a);
-	_mm256_storeu_ps(p + 8, a.b);
+	float f[INT_ROWS] = { 0 };
+
+	memcpy(f, p, n * sizeof(*f));
+	return vy_load(f);
+}
+
+static __inline_always void vy_store_part(float *p, vy a, u32 n)
+{
+	float f[INT_ROWS];
+
+	_mm256_storeu_ps(f, a.a);
+	_mm256_storeu_ps(f + 8, a.b);
+	memcpy(p, f, n * sizeof(*f));
+}
+
+static __inline_always __m256 half_exponent(const u8 *p)
+{
+	const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p));
+
+	return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
+}
+
+static __inline_always vy vy_exponent(const u8 *p)
+{
+	return VY_EACH(half_exponent(p), half_exponent(p + 8));
 }
 
 static __inline_always vy vy_load_f16(const u8 *p)

@@ -11,8 +11,8 @@
  * whole numbers: sums begin with -zero times the sum of the group of x.  A min of a block
  * is multiplied by the sum of x in f32.
  *
- * A sum runs over K in the order of units, in one lane, whatever the number of rows of x.
- * So an element's bits do not depend on the company of its row.
+ * A sum runs over K in the order of units, in one lane, for any number of rows of x.  So
+ * an element's bits do not depend on the company of its row.
  *
  * An item is some panels of W by all rows of x that fit the buffer.  A panel stays in a
  * cache close by while up to TILE_M rows at a time are multiplied by it.
@@ -36,7 +36,7 @@
  * struct group - INT_COLS neighbours of a row of x
  * @scale:	an element is its integer times this
  * @less:	the sum of each half, as it is multiplied by a min
- * @from:	what the sum of each half begins with: -zero times the sum of integers
+ * @from:	the start of the sum of each half: -zero times the sum of integers
  *
  * With scales of INT_COLS columns in W the first half is the whole.
  */
@@ -235,31 +235,18 @@ struct scales {
 	const u8	*groups;
 };
 
+/* Halves of the powers of two of e8m0: exponents of f32.  The smallest one becomes 0. */
+static __inline_always vy load_e8m0(const u8 *p)
+{
+	const vy half = vy_set(0.5f);
+
+	return vy_mul(vy_exponent(p), half);
+}
+
 static __inline_always vy load_scale(const struct int_form f, const u8 *p)
 {
-#if VW == 16
-	const __m512 one = _mm512_set1_ps(1.0f);
-	__m512i e;
-
-	if (f.scale == INT_SCALE_E8M0) {
-		e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p));
-		e = _mm512_sub_epi32(e, _mm512_set1_epi32(128));
-		return _mm512_scalef_ps(one, _mm512_cvtepi32_ps(e));
-	}
-#else
-	float s[INT_ROWS];
-	u32 i;
-
-	if (f.scale == INT_SCALE_E8M0) {
-		for (i = 0; i < INT_ROWS; i++) {
-			const u32 bits = p[i] < 2 ? 0x00200000u << p[i] :
-						    (u32)(p[i] - 1) << 23;
-
-			memcpy(&s[i], &bits, sizeof(bits));
-		}
-		return vy_load(s);
-	}
-#endif
+	if (f.scale == INT_SCALE_E8M0)
+		return load_e8m0(p);
 	return f.scale == INT_SCALE_F16 ? vy_load_f16(p) :
 					  vy_load((const float *)(const void *)p);
 }
@@ -301,22 +288,23 @@ static __inline_always struct scales group_scales(const struct int_form f,
 
 /* ---- products ---- */
 
-/* Some columns of a unit, from vector @v on, and one row of x. */
-static __inline_always vy part_add(const struct int_form f, const vq *w,
-				   const u32 v, const u32 nr,
-				   const struct scales *s, const s8 *q,
+/* Rows of x, from one unit on. */
+struct rows_at {
+	const s8		*q;
+	const struct group	*g;
+	u64			bytes;		/* from a row to the next, of both */
+};
+
+static __inline_always const struct group *group_of(const struct rows_at *at, u32 m)
+{
+	return (const void *)((const u8 *)at->g + m * at->bytes);
+}
+
+/* Sums of whole numbers of a row as they count, with both scales. */
+static __inline_always vy part_end(const struct int_form f, vq acc,
+				   const struct scales *s,
 				   const struct group *g, const u32 half, vy y)
 {
-	const bool zero = f.zero && !(INT_SIGNED && f.zero == 128);
-	vq acc = zero ? vq_set(g->from[half]) : vq_set(0);
-	u32 i;
-	s32 x;
-
-#pragma GCC unroll 8
-	for (i = v; i < v + nr; i++) {
-		memcpy(&x, q + 4 * i, sizeof(x));
-		acc = vq_dot(acc, w[i], x, f.zero == 128);
-	}
 	y = vy_fma(vy_of(acc), vy_mul(s->scale, vy_set(g->scale)), y);
 	/* A min of Q4_1 and Q5_1 is added, others are subtracted. */
 	if (f.min && !f.groups)
@@ -326,32 +314,50 @@ static __inline_always vy part_add(const struct int_form f, const vq *w,
 	return y;
 }
 
+/* Some columns of a unit, from vector @v on, and @mr rows of x. */
+static __inline_always void part_add(const struct int_form f, const vq *w,
+				     const u32 v, const u32 nr,
+				     const struct scales *s,
+				     const struct rows_at *at, const u32 half,
+				     const u32 mr, vy *y)
+{
+	const bool zero = f.zero && !(INT_SIGNED && f.zero == 128);
+	vq acc[TILE_M];
+	u32 i, m;
+	s32 x;
+
+#pragma GCC unroll 8
+	for (m = 0; m < mr; m++)
+		acc[m] = vq_set(zero ? group_of(at, m)->from[half] : 0);
+#pragma GCC unroll 8
+	for (i = v; i < v + nr; i++) {
+#pragma GCC unroll 8
+		for (m = 0; m < mr; m++) {
+			memcpy(&x, at->q + m * at->bytes + 4 * i, sizeof(x));
+			acc[m] = vq_dot(acc[m], w[i], x, f.zero == 128);
+		}
+	}
+#pragma GCC unroll 8
+	for (m = 0; m < mr; m++)
+		y[m] = part_end(f, acc[m], s, group_of(at, m), half, y[m]);
+}
+
 /* One unit and @mr rows of x. */
-static __inline_always void unit_add(const struct int_form f,
-				     const struct ints_job *i, const u8 *codes,
-				     const struct scales *block, u32 u, u32 k,
-				     const u8 *x, const u32 mr, vy *y)
+static __inline_always void unit_add(const struct int_form f, const u8 *codes,
+				     const struct scales *block, u32 u,
+				     const struct rows_at *at, const u32 mr,
+				     vy *y)
 {
 	const bool halves = f.groups == 16;
 	const struct scales a = group_scales(f, block, halves ? 2 * u : u);
-	const struct scales b = group_scales(f, block, 2 * u + 1);
+	struct scales b;
 	vq w[INT_VECS];
-	u32 m;
 
 	load_codes(f, codes, w);
-#pragma GCC unroll 8
-	for (m = 0; m < mr; m++) {
-		const s8 *q = (const s8 *)x + m * i->x_bytes + k;
-		const struct group *g = (const void *)(x + m * i->x_bytes +
-						       i->j->k);
-
-		g += k / INT_COLS;
-		if (halves) {
-			y[m] = part_add(f, w, 0, 4, &a, q, g, 0, y[m]);
-			y[m] = part_add(f, w, 4, 4, &b, q, g, 1, y[m]);
-		} else {
-			y[m] = part_add(f, w, 0, 8, &a, q, g, 0, y[m]);
-		}
+	part_add(f, w, 0, halves ? 4 : 8, &a, at, 0, mr, y);
+	if (halves) {
+		b = group_scales(f, block, 2 * u + 1);
+		part_add(f, w, 4, 4, &b, at, 1, mr, y);
 	}
 }
 
@@ -360,14 +366,11 @@ static __inline_always void sums_store(const struct gemm_job *j, u32 m, u32 n,
 				       vy sums)
 {
 	const u32 nr = min(j->n - n, INT_ROWS);
-	float f[INT_ROWS], *y = j->y + m * j->y_ld + n;
-	u32 i;
+	float *y = j->y + m * j->y_ld + n;
 
-	vy_store(f, sums);
 	if (j->bias)
-		for (i = 0; i < nr; i++)
-			f[i] += j->bias[n + i];
-	memcpy(y, f, nr * sizeof(*y));
+		sums = vy_add(sums, vy_load_part(j->bias + n, nr));
+	vy_store_part(y, sums, nr);
 }
 
 /* @mr rows of x, from row @row of the buffer on, and one panel. */
@@ -380,6 +383,10 @@ static __inline_always void tile(const struct int_form f,
 	const u8 *codes = (const u8 *)j->w + p * i->panel;
 	const u8 *scales = codes + j->k / INT_COLS * unit;
 	const u8 *x = i->x + row * i->x_bytes;
+	struct rows_at at = {
+		.q = (const s8 *)x, .bytes = i->x_bytes,
+		.g = (const struct group *)(x + j->k),
+	};
 	struct scales block;
 	vy y[TILE_M];
 	u32 k, u, m, a;
@@ -389,12 +396,13 @@ static __inline_always void tile(const struct int_form f,
 		y[m] = vy_zero();
 	for (k = 0; k < j->k; scales += bytes) {
 		block = load_scales(f, scales);
-		for (u = 0; u < i->chunk / INT_COLS; u++, k += INT_COLS) {
+		for (u = 0; u < i->chunk / INT_COLS; u++, k += INT_COLS,
+		     at.q += INT_COLS, at.g++) {
 #pragma GCC unroll 8
 			for (a = 0; a < f.bits; a++)
 				_mm_prefetch(codes + AHEAD + 64 * a,
 					     _MM_HINT_T0);
-			unit_add(f, i, codes, &block, u, k, x, mr, y);
+			unit_add(f, codes, &block, u, &at, mr, y);
 			codes += unit;
 		}
 	}

@@ -102,7 +102,7 @@ struct model_weights {
  * @packed:	memory of packed matrices
  * @mapped:	packed part of @mapped_bytes
  * @owned:	packed part of @owned_bytes
- * @blocks:	matrices in blocks are among them, whose products are slow unless packed
+ * @blocks:	matrices in blocks are among them: their products are slow unless packed
  */
 struct weight_cost {
 	u64	packed;
