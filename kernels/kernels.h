@@ -631,8 +631,8 @@ struct kern_rows {
  *
  * @step_begin, @step_end: see kern_step_begin(); NULL if a step is only its ops.
  *
- * @settles: from now on results of embed, rmsnorm, layernorm, gemm, rope,
- *	rope_pairs, attention, attn_latent, silu_mul, act, swiglu, route (its shares),
+ * @settles: from now on results of embed, rmsnorm, layernorm, layernorm_heads, gemm,
+ *	rope, rope_pairs, attention, attn_latent, silu_mul, act, swiglu, route (its shares),
  *	blend, add, scale, conv, scan and gated_norm are (or are not) rounded to bf16
  *	by the op that makes them, as settle() would.  NULL: call settle().
  *
@@ -658,6 +658,9 @@ struct kern_rows {
  *
  * @layernorm: y = (x - mean(x)) / sqrt(mean((x - mean(x))^2) + eps) * w + bias
  *	over rows of @d; w and bias are f32 [d], bias may be NULL.  y may be x.
+ *
+ * @layernorm_heads: layernorm() without bias of @heads heads of @d elements in each
+ *	of @m rows.  Head h has the weight w[h]; w is f32 [heads][d].  y may be x.
  *
  * @gemm: y[M][N] = x[M][K] * W[N][K]^T (+ bias[N], f32, unless NULL).
  *	@y_ld and @x_ld: rows apart, 0 means dense (N and K).
@@ -778,6 +781,9 @@ struct kern_ops {
 	void (*layernorm)(struct kern_ctx *ctx, const float *x, const float *w,
 			  const float *bias, u32 m, u32 d, float eps,
 			  float *y);
+	void (*layernorm_heads)(struct kern_ctx *ctx, const float *x,
+				const float *w, u32 m, u32 heads, u32 d,
+				float eps, float *y);
 	void (*gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		     const struct kern_weight *w, const float *bias, u32 m,
 		     float *y, u64 y_ld);

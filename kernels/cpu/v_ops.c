@@ -31,6 +31,7 @@
 	.embed		= kern_embed,					\
 	.rmsnorm	= KERN_FN(rmsnorm),				\
 	.layernorm	= KERN_FN(layernorm),				\
+	.layernorm_heads = KERN_FN(layernorm_heads),			\
 	.gemm		= KERN_FN(gemm),				\
 	.rope_table	= kern_rope_table,				\
 	.rope		= KERN_FN(rope),				\

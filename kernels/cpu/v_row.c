@@ -115,13 +115,14 @@ static float sum_of_deviations(const float *x, float mean, u32 d)
 	return vf_sum(acc);
 }
 
-static void layernorm_row(const struct row_job *j, const float *x, float *y)
+static void layernorm_row(const struct row_job *j, const float *x,
+			  const float *w, float *y)
 {
 	const u32 d = j->d;
 	const float mean = sum_of(x, d) / d;
 	const float inv = 1.0f / __builtin_sqrtf(
 		sum_of_deviations(x, mean, d) / d + j->eps);
-	const float *w = j->b, *bias = j->bias;
+	const float *bias = j->bias;
 	float v;
 	u32 i;
 
@@ -137,7 +138,9 @@ static void layernorm_item(void *arg, u32 i)
 	u32 r, end = min(j->m, (i + 1) * j->rows);
 
 	for (r = i * j->rows; r < end; r++)
-		layernorm_row(j, j->a + (u64)r * j->d, j->y + (u64)r * j->d);
+		layernorm_row(j, j->a + (u64)r * j->d, j->b +
+			      (u64)(r % j->heads) * j->d,
+			      j->y + (u64)r * j->d);
 }
 
 void KERN_FN(layernorm)(struct kern_ctx *ctx, const float *x, const float *w,
@@ -145,7 +148,19 @@ void KERN_FN(layernorm)(struct kern_ctx *ctx, const float *x, const float *w,
 {
 	struct row_job j = {
 		.a = x, .b = w, .bias = bias, .y = y, .m = m, .d = d,
-		.eps = eps,
+		.heads = 1, .eps = eps,
+	};
+
+	rows_parallel(ctx, &j, d, layernorm_item);
+}
+
+void KERN_FN(layernorm_heads)(struct kern_ctx *ctx, const float *x,
+			      const float *w, u32 m, u32 heads, u32 d,
+			      float eps, float *y)
+{
+	struct row_job j = {
+		.a = x, .b = w, .y = y, .m = m * heads, .d = d,
+		.heads = heads, .eps = eps,
 	};
 
 	rows_parallel(ctx, &j, d, layernorm_item);

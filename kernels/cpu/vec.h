@@ -48,6 +48,9 @@ void KERN_FN(rmsnorm)(struct kern_ctx *ctx, const float *x, const float *w,
 		      u32 m, u32 d, float eps, float *y);
 void KERN_FN(layernorm)(struct kern_ctx *ctx, const float *x, const float *w,
 			const float *bias, u32 m, u32 d, float eps, float *y);
+void KERN_FN(layernorm_heads)(struct kern_ctx *ctx, const float *x,
+			      const float *w, u32 m, u32 heads, u32 d,
+			      float eps, float *y);
 void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		   const struct kern_weight *w, const float *bias, u32 m,
 		   float *y, u64 y_ld);

@@ -134,7 +134,7 @@ struct k_split_heads_args {
 
 /*
  * y = norm(x) of @m rows of @d elements; with @add x += add comes first.  @threads,
- * the threads of a row, depend only on @d.
+ * the threads of a row, depend only on @d.  The rows use @sets weights in turn.
  */
 struct k_norm_args {
 	float		*x;		/* written only with @add */
@@ -144,6 +144,7 @@ struct k_norm_args {
 	float		*y;
 	u32		m;
 	u32		d;
+	u32		sets;
 	float		eps;
 	u32		settle;
 	u32		vec;

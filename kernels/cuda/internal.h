@@ -266,6 +266,8 @@ void cuda_embed(struct kern_ctx *ctx, const struct kern_weight *w,
 		const u32 *ids, u32 m, float *x);
 void cuda_rmsnorm(struct kern_ctx *ctx, const float *x, const float *w, u32 m,
 		  u32 d, float eps, float *y);
+void cuda_layernorm_heads(struct kern_ctx *ctx, const float *x, const float *w,
+			  u32 m, u32 heads, u32 d, float eps, float *y);
 void cuda_layernorm(struct kern_ctx *ctx, const float *x, const float *w,
 		    const float *bias, u32 m, u32 d, float eps, float *y);
 void cuda_rope_table(struct kern_ctx *ctx, const float *inv_freq, u32 half,

@@ -74,12 +74,13 @@ DEVICE float own_sum(const struct k_norm_args &a, const place &p,
 DEVICE void write_norm(const struct k_norm_args &a, const place &p,
 		       const float *x, float mean, float inv)
 {
+	const float *set = a.w + (u64)(p.row % a.sets) * a.d;
 	float *y = a.y + (u64)p.row * a.d;
 	u32 q, i;
 
 	for (q = p.lane; 4 * q < a.d; q += p.step) {
 		four f = row_load(x, q, a.d, a.vec);
-		const four w = row_load(a.w, q, a.d, a.vec);
+		const four w = row_load(set, q, a.d, a.vec);
 		four b = { { 0.0f, 0.0f, 0.0f, 0.0f } };
 
 		if (a.bias)

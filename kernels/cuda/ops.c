@@ -57,6 +57,7 @@ static void cuda_settles(struct kern_ctx *ctx, bool on)
 	.embed		= cuda_embed,					\
 	.rmsnorm	= cuda_rmsnorm,					\
 	.layernorm	= cuda_layernorm,				\
+	.layernorm_heads = cuda_layernorm_heads,			\
 	.gemm		= cuda_gemm,					\
 	.rope_table	= cuda_rope_table,				\
 	.rope		= cuda_rope,					\

@@ -139,6 +139,7 @@ static void norm(struct cuda_ctx *c, enum cuda_kernel k, struct k_norm_args a)
 
 	a.threads = norm_threads(a.d);
 	a.settle = c->settle;
+	a.sets = a.sets ? a.sets : 1;
 	a.vec = at_16(a.x) && at_16(a.add) && at_16(a.w) && at_16(a.bias) &&
 		at_16(a.y) && !(a.d % 4);
 	g.threads = a.threads == 32 ? ROW_THREADS : a.threads;
@@ -170,6 +171,15 @@ void cuda_layernorm(struct kern_ctx *ctx, const float *x, const float *w,
 	norm(cuda_of(ctx), CUDA_k_layernorm, (struct k_norm_args){
 		.x = (float *)(uintptr_t)x, .w = w, .bias = bias, .y = y,
 		.m = m, .d = d, .eps = eps,
+	});
+}
+
+void cuda_layernorm_heads(struct kern_ctx *ctx, const float *x, const float *w,
+			  u32 m, u32 heads, u32 d, float eps, float *y)
+{
+	norm(cuda_of(ctx), CUDA_k_layernorm, (struct k_norm_args){
+		.x = (float *)(uintptr_t)x, .w = w, .y = y, .m = m * heads,
+		.d = d, .sets = heads, .eps = eps,
 	});
 }
 

@@ -143,6 +143,17 @@ static void ref_layernorm(struct kern_ctx *ctx, const float *x, const float *w,
 	}
 }
 
+static void ref_layernorm_heads(struct kern_ctx *ctx, const float *x,
+				const float *w, u32 m, u32 heads, u32 d,
+				float eps, float *y)
+{
+	u32 i;
+
+	for (i = 0; i < m * heads; i++)
+		ref_layernorm(ctx, x + (u64)i * d, w + (u64)(i % heads) * d,
+			      NULL, 1, d, eps, y + (u64)i * d);
+}
+
 /* The product of a row of x and a row of weights, added to @sum. */
 static double ref_dot(const float *x, const struct kern_weight *w, u64 row,
 		      double sum)
@@ -352,6 +363,7 @@ const struct kern_ops kern_ops_ref = {
 	.embed		= ref_embed,
 	.rmsnorm	= ref_rmsnorm,
 	.layernorm	= ref_layernorm,
+	.layernorm_heads = ref_layernorm_heads,
 	.gemm		= ref_gemm,
 	.rope_table	= ref_rope_table,
 	.rope		= ref_rope,

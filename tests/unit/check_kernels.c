@@ -325,6 +325,42 @@ static void try_layernorm(const struct kern_ops *ops, u32 m, u32 d, float mean,
 	free(want);
 }
 
+/* Heads with weights of their own: the bits of layernorm() of each head. */
+START_TEST(test_layernorm_heads)
+{
+	static const u32 d[] = { 7, 16, 72, 128 };
+	const u32 m = 5, heads = 3;
+	const struct kern_ops *ops;
+	float *x, *w, *got, *want;
+	u32 v, i, j;
+
+	for_each_other(ops, v) {
+		for (i = 0; i < ARRAY_SIZE(d); i++) {
+			x = rng_floats(&rng, m * heads * d[i]);
+			w = rng_floats(&rng, heads * d[i]);
+			got = poisoned(m * heads * d[i]);
+			want = poisoned(m * heads * d[i]);
+			for (j = 0; j < m * heads; j++)
+				ops->layernorm(ctx, x + j * d[i],
+					       w + j % heads * d[i], NULL, 1,
+					       d[i], 1e-5f, want + j * d[i]);
+			ops->layernorm_heads(ctx, x, w, m, heads, d[i], 1e-5f,
+					     got);
+			ck_assert(!memcmp(got, want,
+					  m * heads * d[i] * sizeof(*got)));
+			ops->layernorm_heads(ctx, x, w, m, heads, d[i], 1e-5f,
+					     x);
+			ck_assert(!memcmp(x, want,
+					  m * heads * d[i] * sizeof(*x)));
+			free(x);
+			free(w);
+			free(got);
+			free(want);
+		}
+	}
+}
+END_TEST
+
 START_TEST(test_layernorm)
 {
 	static const u32 d[] = { 7, 16, 31, 64, 257, 2048 };
@@ -630,6 +666,7 @@ static Suite *kernels_suite(void)
 	tcase_add_loop_test(tc, test_embed, 0, 2);
 	tcase_add_test(tc, test_rmsnorm);
 	tcase_add_test(tc, test_layernorm);
+	tcase_add_test(tc, test_layernorm_heads);
 	tcase_add_test(tc, test_rope_table);
 	tcase_add_test(tc, test_rope);
 	tcase_add_test(tc, test_silu_mul);

@@ -199,6 +199,16 @@ static void h_layernorm(struct kern_ctx *any, const float *x, const float *w,
 	back();
 }
 
+static void h_layernorm_heads(struct kern_ctx *any, const float *x,
+			      const float *w, u32 m, u32 heads, u32 d,
+			      float eps, float *y)
+{
+	now->layernorm_heads(ctx, floats(x, m, 0, heads * d),
+			     floats(w, 1, 0, heads * d), m, heads, d, eps,
+			     floats(y, m, 0, heads * d));
+	back();
+}
+
 static void h_gemm(struct kern_ctx *any, const float *x, u64 x_ld,
 		   const struct kern_weight *w, const float *bias, u32 m,
 		   float *y, u64 y_ld)
@@ -418,6 +428,7 @@ static void h_gated_norm(struct kern_ctx *any, const struct kern_gated_norm *a)
 static const struct kern_ops hosted = {
 	.settle = h_settle, .gather = h_gather, .split_heads = h_split_heads,
 	.embed = h_embed, .rmsnorm = h_rmsnorm, .layernorm = h_layernorm,
+	.layernorm_heads = h_layernorm_heads,
 	.gemm = h_gemm, .rope_table = h_rope_table,
 	.rope = h_rope, .rope_pairs = h_rope_pairs,
 	.kv_write = h_kv_write, .attention = h_attention,
