@@ -21,28 +21,6 @@
 #define CONFIG_FILE	"config.json"
 #define GENERATION_FILE	"generation_config.json"
 
-static const struct config_family *config_read_family(struct mj_file *f,
-						      struct model_config *cfg)
-{
-	json_t *list = mj_top(f, "architectures");
-	const char *arch = json_string_value(json_array_get(list, 0));
-	const struct config_family *family;
-	char known[512];
-
-	if (!arch || json_array_size(list) != 1) {
-		mj_fail(f, -EINVAL, "architectures", "is not a list of one "
-			"name: copy the file again");
-		return NULL;
-	}
-	family = config_family_find(arch, &cfg->arch);
-	if (family)
-		return family;
-	config_family_list(known, sizeof(known));
-	mj_fail(f, -EOPNOTSUPP, "architectures", "\"%.60s\" is not supported: "
-		"use a model of %s", arch, known);
-	return NULL;
-}
-
 /* Judge a key that was not read. */
 static void config_refuse_key(struct mj_file *f, const char *key, json_t *v,
 			      void *arg)
@@ -346,6 +324,9 @@ int model_config_read(const char *dir, struct model_config *cfg,
 	int ret;
 
 	memset(cfg, 0, sizeof(*cfg));
+	ret = config_check_modules(dir, err);
+	if (ret)
+		return ret;
 	ret = mj_open(&f, dir, CONFIG_FILE, JSON_DECODE_INT_AS_REAL, err);
 	if (!ret) {
 		config_parse(&f, cfg);

@@ -8,6 +8,13 @@
 #include "runtime/model/families.h"
 #include "runtime/model/json.h"
 
+/* The row of the file's architecture; NULL if it is refused. */
+const struct config_family *config_read_family(struct mj_file *f,
+					       struct model_config *cfg);
+
+/* Refuse a folder of sentence-transformers; it may have the architecture of a decoder. */
+int __must_check config_check_modules(const char *dir, struct model_error *err);
+
 /*
  * Fill @cfg->rope and @cfg->rope_local, and stretch @cfg->max_position with the
  * context.  Sizes must have been read before.

@@ -300,11 +300,15 @@ const struct config_family *config_family_find(const char *arch,
 void config_family_list(char *buf, size_t size)
 {
 	size_t len = 0;
+	const char *end;
 	u32 i;
 
-	for (i = 0; i < ARRAY_SIZE(families) && len < size; i++)
-		len += snprintf(buf + len, size - len, "%s%s", i ? ", " : "",
+	for (i = 0; i < ARRAY_SIZE(families) && len < size; i++) {
+		end = strstr(families[i].arch, FAMILY_ENDING);
+		len += snprintf(buf + len, size - len, "%s%.*s", i ? ", " : "",
+				end ? (int)(end - families[i].arch) : 64,
 				families[i].arch);
+	}
 }
 
 /* Training, bookkeeping, defaults of sampling: no logit depends on them. */

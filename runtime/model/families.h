@@ -160,7 +160,9 @@ struct config_family {
 const struct config_family *config_family_find(const char *arch,
 					       const char **name);
 
-/* All architectures, as "a, b, c". */
+#define FAMILY_ENDING	"ForCausalLM"
+
+/* All architectures, as "a, b, c", without that ending. */
 void config_family_list(char *buf, size_t size);
 
 /* Kinds of keys that the family does not read. */
