@@ -154,7 +154,7 @@ static void config_read_biases(struct mj_file *f,
 	}
 	if (family->has_mlp_bias)
 		mj_bool(f, f->root, "mlp_bias", &cfg->mlp_bias);
-	if (cfg->parallel)
+	if (family->has_parallel)
 		mj_bool(f, f->root, "use_parallel_residual", &cfg->parallel);
 }
 
@@ -181,18 +181,6 @@ static void config_read_gemma(struct mj_file *f,
 	mj_real(f, f->root, "query_pre_attn_scalar", 1e-3, 1e9, &scalar);
 	cfg->attn_scale = 1.0 / sqrt(scalar);
 	cfg->embed_scale = sqrtf(cfg->hidden);
-}
-
-/* Refuse embeddings with a width of their own and a projection. */
-static void config_read_opt(struct mj_file *f, struct model_config *cfg)
-{
-	u32 width = cfg->hidden;
-
-	mj_u32(f, f->root, "word_embed_proj_dim", 1, 1u << 20, &width);
-	if (!f->ret && width != cfg->hidden)
-		mj_fail(f, -EOPNOTSUPP, "word_embed_proj_dim", "%u is not "
-			"supported beside a hidden_size of %u: use a model "
-			"where they are equal", width, cfg->hidden);
 }
 
 #define DEF_INIT_RANGE	0.02
@@ -288,6 +276,7 @@ static void config_parse(struct mj_file *f, struct model_config *cfg)
 	cfg->embed_scale = cfg->residual_scale = cfg->logits_scale = 1.0f;
 	config_read_act(f, family, cfg);
 	config_read_sizes(f, family, cfg);
+	cfg->embed_dim = cfg->hidden;
 	if (family->latent)
 		config_read_latent(f, cfg);
 	else
@@ -297,16 +286,16 @@ static void config_parse(struct mj_file *f, struct model_config *cfg)
 	config_read_rope(f, family, cfg);
 	if (family->latent && !f->ret)
 		config_latent_scale(cfg);
+	config_read_biases(f, family, cfg);
+	if (family->more && !f->ret)
+		family->more(f, cfg);
 	if (family->recurrent)
 		config_read_state(f, family, cfg);
 	else
 		config_read_window(f, family, cfg);
-	config_read_biases(f, family, cfg);
 	config_read_experts(f, family, cfg);
 	if (family->gemma)
 		config_read_gemma(f, family, cfg);
-	if (cfg->layout == LAYOUT_OPT)
-		config_read_opt(f, cfg);
 	eps = cfg->norm_eps;
 	if (family->keys->eps)
 		mj_need_real(f, f->root, family->keys->eps, 0.0, 1.0, &eps);

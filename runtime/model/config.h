@@ -121,6 +121,17 @@ enum weight_layout {
 	LAYOUT_LATENT,		/* k and v are made of a latent vector */
 	LAYOUT_GRANITE,		/* gate and up are joined; recurrent layers */
 	LAYOUT_BAMBA,		/* recurrent layers */
+	LAYOUT_PHI,		/* one norm a layer; the output matrix has a bias */
+	LAYOUT_STARCODER2,
+	LAYOUT_STABLELM,	/* one norm for each head of q and k */
+};
+
+/* How q and k are normalised before rotation. */
+enum config_qk_norm {
+	QK_NORM_NONE,
+	QK_NORM_SHARED,		/* head by head, with one weight for all heads */
+	QK_NORM_WHOLE,		/* all heads together, as one vector */
+	QK_NORM_EACH,		/* head by head, each with a weight of its own */
 };
 
 /**
@@ -156,25 +167,35 @@ struct config_state {
  * @head_dim:	elements of a query head; @heads * @head_dim need not be @hidden
  * @max_position: longest sequence in tokens
  * @norm_eps:	epsilon of every norm
- * @layer_norm:	norms are LayerNorm with a bias, else RMSNorm
+ * @layer_norm:	norms are LayerNorm, else RMSNorm
+ * @norm_bias:	norms have a bias
+ * @plain_norms: norms have neither weight nor bias
  * @norm_plus_one: norms multiply by 1 + weight
- * @post_norms:	outputs of attention and MLP are normalised, too
+ * @no_pre_norms: attention and MLP read the residual stream as it is
+ * @post_norms:	outputs of attention and MLP are normalised
+ * @norm_sums:	the residual stream is normalised after each addition
+ * @no_final_norm: logits are made of the residual stream as it is
  * @parallel:	attention and MLP both read the layer's input
+ * @shared_norm: with @parallel: they read the same norm of it
  * @tied:	the output matrix is the embedding
  * @qkv_bias:	q, k and v have a bias
  * @o_bias:	the projection after attention has a bias
  * @mlp_bias:	the projections of the MLP have biases
- * @qk_norm:	q and k are normalised per head before rotation
+ * @head_bias:	the output matrix has a bias
+ * @qk_norm:	how q and k are normalised before rotation
  * @sinks:	heads have a sink in their softmax
  * @gated:	the MLP is act(gate) * up, else act(up)
  * @act:	activation
  * @latent:	latent vectors in place of K and V
  * @moe:	layers with experts
+ * @embed_dim:	width of the embedding; if it is not @hidden, a matrix makes the
+ *		residual stream of it, and another one the input of the output matrix
  * @embed_scale: factor on embeddings
  * @embed_exact: that factor is not rounded to the type of activations
  * @residual_scale: factor on what is added to the residual stream
  * @logits_scale: factor on logits
  * @attn_scale:	factor on q.k
+ * @attn_by_layer: that factor is divided by the number of the layer, from 1 on
  * @attn_cap:	soft cap of attention scores, 0 for none
  * @final_cap:	soft cap of logits, 0 for none
  * @window:	positions that a token sees in local layers, 0 for all
@@ -183,6 +204,9 @@ struct config_state {
  *		heads are not rotated
  * @learned_from: row of position 0
  * @unplaced:	no position encoding at all
+ * @unturned:	one bit a layer: its heads are not rotated
+ * @turn_pairs:	a dimension is rotated with its neighbour, else with the one half a
+ *		head away
  * @two_ropes:	local layers have a different position encoding
  * @rope:	position encoding
  * @rope_local:	the same for local layers; equals @rope without @two_ropes
@@ -207,24 +231,33 @@ struct model_config {
 	u32			max_position;
 	float			norm_eps;
 	bool			layer_norm;
+	bool			norm_bias;
+	bool			plain_norms;
 	bool			norm_plus_one;
+	bool			no_pre_norms;
 	bool			post_norms;
+	bool			norm_sums;
+	bool			no_final_norm;
 	bool			parallel;
+	bool			shared_norm;
 	bool			tied;
 	bool			qkv_bias;
 	bool			o_bias;
 	bool			mlp_bias;
-	bool			qk_norm;
+	bool			head_bias;
+	enum config_qk_norm	qk_norm;
 	bool			sinks;
 	bool			gated;
 	enum kern_act		act;
 	struct latent_config	latent;
 	struct moe_config	moe;
+	u32			embed_dim;
 	float			embed_scale;
 	bool			embed_exact;
 	float			residual_scale;
 	float			logits_scale;
 	float			attn_scale;
+	bool			attn_by_layer;
 	float			attn_cap;
 	float			final_cap;
 	u32			window;
@@ -232,6 +265,8 @@ struct model_config {
 	bool			learned;
 	u32			learned_from;
 	bool			unplaced;
+	u64			unturned[MODEL_MAX_LAYERS / 64];
+	bool			turn_pairs;
 	bool			two_ropes;
 	struct rope_config	rope;
 	struct rope_config	rope_local;
@@ -254,6 +289,11 @@ static inline bool config_is_local(const struct model_config *cfg, u32 layer)
 static inline bool config_is_sparse(const struct model_config *cfg, u32 layer)
 {
 	return cfg->moe.sparse[layer / 64] >> (layer % 64) & 1;
+}
+
+static inline bool config_is_unturned(const struct model_config *cfg, u32 layer)
+{
+	return cfg->unturned[layer / 64] >> (layer % 64) & 1;
 }
 
 /* Numbers that KV of a token has for each KV head, K apart from V. */

@@ -33,6 +33,20 @@ void config_read_window(struct mj_file *f, const struct config_family *family,
 void config_read_experts(struct mj_file *f, const struct config_family *family,
 			 struct model_config *cfg);
 
+/*
+ * Keys that only one family has, or several similar ones; rows of the table of families
+ * name these readers.  Sizes and head_dim must have been read before, and nothing else.
+ */
+void config_read_factors(struct mj_file *f, struct model_config *cfg);
+void config_read_gemma1(struct mj_file *f, struct model_config *cfg);
+void config_read_smollm3(struct mj_file *f, struct model_config *cfg);
+void config_read_cohere(struct mj_file *f, struct model_config *cfg);
+void config_read_phi(struct mj_file *f, struct model_config *cfg);
+void config_read_starcoder2(struct mj_file *f, struct model_config *cfg);
+void config_read_stablelm(struct mj_file *f, struct model_config *cfg);
+void config_read_opt(struct mj_file *f, struct model_config *cfg);
+void config_read_gpt2(struct mj_file *f, struct model_config *cfg);
+
 /* Fill @cfg->latent, and what follows from it.  Sizes must have been read before. */
 void config_read_latent(struct mj_file *f, struct model_config *cfg);
 

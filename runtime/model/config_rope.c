@@ -251,6 +251,8 @@ void config_read_rope(struct mj_file *f, const struct config_family *family,
 	cfg->rope_local = none;
 	if (family->half_turns)
 		cfg->rope.part = 0.5;
+	if (family->def_part)
+		cfg->rope.part = family->def_part;
 	if (family->rope_keys == ROPE_KEYS_NONE || cfg->unplaced)
 		return;
 	rope_read_top(f, family, cfg);

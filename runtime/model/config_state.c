@@ -89,22 +89,6 @@ static void state_read_rotary(struct mj_file *f, struct model_config *cfg)
 			cfg->head_dim);
 }
 
-/* Factors that Granite has where others have none. */
-static void state_read_factors(struct mj_file *f, struct model_config *cfg)
-{
-	double embed = 1, attn = 1, residual = 1, logits = 1;
-
-	mj_real(f, f->root, "embedding_multiplier", 1e-6, 1e6, &embed);
-	mj_real(f, f->root, "attention_multiplier", 1e-6, 1e6, &attn);
-	mj_real(f, f->root, "residual_multiplier", 1e-6, 1e6, &residual);
-	mj_real(f, f->root, "logits_scaling", 1e-6, 1e6, &logits);
-	cfg->embed_scale = (float)embed;
-	cfg->attn_scale = (float)attn;
-	cfg->residual_scale = (float)residual;
-	cfg->logits_scale = (float)(1 / logits);
-	cfg->embed_exact = true;
-}
-
 /* Granite's experts are refused; keys about them mean nothing then. */
 static void state_read_experts(struct mj_file *f)
 {
@@ -208,7 +192,7 @@ void config_read_state(struct mj_file *f, const struct config_family *family,
 	} else {
 		state_read_types(f, cfg);
 		state_read_experts(f);
-		state_read_factors(f, cfg);
+		config_read_factors(f, cfg);
 	}
 	state_read_sizes(f, cfg);
 	/* Sizes of layers that the model does not have. */

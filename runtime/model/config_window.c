@@ -81,6 +81,9 @@ static void window_apply_rule(struct mj_file *f,
 	case WINDOW_TURNS:
 		every = 2;
 		break;
+	case WINDOW_UNTURNED:
+		memcpy(cfg->local, cfg->unturned, sizeof(cfg->local));
+		return;
 	case WINDOW_PATTERN:
 		mj_u32(f, f->root, "_sliding_window_pattern", 1,
 		       MODEL_MAX_LAYERS, &every);
@@ -122,6 +125,7 @@ static void window_read_size(struct mj_file *f,
 	case WINDOW_TURNS:
 		break;
 	case WINDOW_UPPER:
+	case WINDOW_UNTURNED:
 		/*
 		 * Qwen has a window and beside it a key that says that it is
 		 * not used.
@@ -150,6 +154,7 @@ void config_read_window(struct mj_file *f, const struct config_family *family,
 			struct model_config *cfg)
 {
 	json_t *types = mj_top(f, "layer_types");
+	u32 i;
 
 	if (f->ret)
 		return;
@@ -164,6 +169,10 @@ void config_read_window(struct mj_file *f, const struct config_family *family,
 		window_read_types(f, family, types, cfg);
 	else if (cfg->window)
 		window_apply_rule(f, family, cfg);
+	/* The family rotates heads of local layers alone. */
+	for (i = 0; family->turns_local && i < cfg->layers; i++)
+		if (!config_is_local(cfg, i))
+			cfg->unturned[i / 64] |= 1ull << (i % 64);
 	if (cfg->window >= cfg->max_position)
 		cfg->window = 0;
 }

@@ -8,17 +8,18 @@
  * prefill path and no decode path, and cutting a prompt into chunks only
  * changes how many rows share a call.
  *
- *	x = embed(ids) * scale (+ row of the position)
+ *	x = embed(ids) * scale (* Wproject) (+ row of the position)
  *	for every layer:
- *		h = norm(x), made by the layer before
+ *		h = norm(x), made by the layer before; or x itself
  *		q, k, v = h * Wq, Wk, Wv (+ bias)
  *		(norm heads of q and k); (rotate q and k)
  *		write k, v to the blocks; a = attention(q, blocks)
  *		(or latent vectors in place of these three: latent.c)
  *		side = (norm) a * Wo (+ bias)
- *		x += side, now or with the MLP's
- *		h = norm(x); m = act(h * Wgate) * (h * Wup) or act(h * Wup)
- *		x += (norm) m * Wdown (+ bias), or the output of experts: experts.c
+ *		x += side, now or with the MLP's; (x = norm(x))
+ *		h = norm(x), or the one before, or x; m = act(h * Wgate) * (h * Wup) or act(h * Wup)
+ *		x += (norm) m * Wdown (+ bias), or the output of experts: experts.c;
+ *		(x = norm(x))
  *	logits = norm(x of the wanted rows) * Whead, (capped): head.c
  *
  * Parts in parentheses are switches, and so are the norm and the activation.
@@ -78,6 +79,8 @@ void normalise(struct model *model, const float *x, const float *w,
 {
 	const float eps = model->cfg.norm_eps;
 
+	if (!w)
+		w = model->work.ones;
 	if (model->cfg.layer_norm)
 		model->ops->layernorm(model->ctx, x, w, bias, m, d, eps, y);
 	else
@@ -110,13 +113,25 @@ static void residual_norm(struct model *model, const float *y, const float *w,
 			  const float *bias, u32 m)
 {
 	const struct kern_add_norm n = {
-		.x = model->work.x, .y = y, .h = model->work.h, .w = w,
+		.x = model->work.x, .y = y, .h = model->work.h,
+		.w = w ? w : model->work.ones,
 		.bias = bias, .m = m, .d = model->cfg.hidden,
 		.eps = model->cfg.norm_eps, .layer = model->cfg.layer_norm,
 		.settle = in_bf16(model) && !model->ops->settles,
 	};
 
 	kern_add_norm(model->ops, model->ctx, &n);
+}
+
+/* x += y, and then the norm of x in its place, a switch */
+static void residual_sum(struct model *model, const float *y, const float *w,
+			 const float *bias, u32 m)
+{
+	float *x = model->work.x;
+
+	residual(model, x, y, m);
+	if (model->cfg.norm_sums)
+		normalise(model, x, w, bias, m, model->cfg.hidden, x);
 }
 
 void project_many(struct model *model, const float *x,
@@ -129,19 +144,26 @@ void project_many(struct model *model, const float *x,
 		settle(model, out[i].y, (u64)m * out[i].w->rows);
 }
 
+/* The input of a layer's attention and of its MLP. */
+static const float *layer_input(const struct model *model)
+{
+	return model->cfg.no_pre_norms ? model->work.x : model->work.h;
+}
+
 static void project_heads(struct model *model, const struct model_layer *l,
 			  u32 m)
 {
+	const float *x = layer_input(model);
 	struct model_work *w = &model->work;
 
 	if (l->qkv.data) {
-		project(model, w->h, &l->qkv, l->qkv_bias, m, w->qkv);
+		project(model, x, &l->qkv, l->qkv_bias, m, w->qkv);
 		model->ops->split_heads(model->ctx, w->qkv, m,
 					model->cfg.heads, model->cfg.head_dim,
 					w->q, w->k, w->v);
 		return;
 	}
-	project_many(model, w->h, (struct kern_gemm_out[]){
+	project_many(model, x, (struct kern_gemm_out[]){
 		{ &l->q, l->q_bias, w->q, 0 },
 		{ &l->k, l->k_bias, w->k, 0 },
 		{ &l->v, l->v_bias, w->v, 0 },
@@ -166,25 +188,56 @@ static void turn_and_append(struct model *model,
 		kern_rope_write(model->ops, model->ctx, &r);
 }
 
+/* Rotate neighbours of all heads of @x, sorted as kernels expect them. */
+static float *turn_pairs(struct model *model, const float *x, u32 heads, u32 m,
+			 const float *table, float *y)
+{
+	const u32 hd = model->cfg.head_dim;
+
+	model->ops->rope_pairs(model->ctx, &(struct kern_rope_pairs){
+		.x = x, .x_ld = (u64)heads * hd, .x_step = hd, .y = y,
+		.y_ld = (u64)heads * hd, .y_step = hd, .m = m, .heads = heads,
+		.half = hd / 2, .table = table,
+	});
+	settle(model, y, (u64)m * heads * hd);
+	return y;
+}
+
+/* Rotate q and k (two switches), append k and v; returns q. */
+static const float *place_heads(struct model *model, struct kern_kv_append *app,
+				u32 layer, u32 m)
+{
+	const struct model_config *cfg = &model->cfg;
+	struct model_work *w = &model->work;
+	const float *table = config_is_local(cfg, layer) ? w->rope_local :
+							   w->rope;
+
+	if (config_is_unturned(cfg, layer)) {
+		model->ops->kv_write(model->ctx, app);
+		return w->q;
+	}
+	if (!cfg->turn_pairs) {
+		turn_and_append(model, app, m, table);
+		return w->q;
+	}
+	app->k = turn_pairs(model, w->k, cfg->kv_heads, m, table, w->k_turned);
+	model->ops->kv_write(model->ctx, app);
+	return turn_pairs(model, w->q, cfg->heads, m, table, w->q_turned);
+}
+
+/* The factor on q.k in a layer. */
+static float layer_scale(const struct model_config *cfg, u32 layer)
+{
+	return cfg->attn_by_layer ? cfg->attn_scale / (float)(layer + 1) :
+				    cfg->attn_scale;
+}
+
 static void layer_attend(struct model *model, const struct layer_kv *lkv,
 			 u32 layer, u32 m)
 {
 	const struct model_work *w = &model->work;
 	const bool local = config_is_local(&model->cfg, layer);
-	const struct kern_attn a = {
-		.kv = lkv->kv,
-		.layer = lkv->at,
-		.nr_seqs = lkv->nr_seqs,
-		.seqs = lkv->seqs,
-		.q = w->q,
-		.out = w->attn,
-		.heads = model->cfg.heads,
-		.window = local ? model->cfg.window : 0,
-		.scale = model->cfg.attn_scale,
-		.softcap = model->cfg.attn_cap,
-		.sinks = model->w.layers[layer].sinks,
-	};
-	const struct kern_kv_append app = {
+	struct kern_kv_append app = {
 		.kv = lkv->kv,
 		.layer = lkv->at,
 		.nr_seqs = lkv->nr_seqs,
@@ -192,31 +245,62 @@ static void layer_attend(struct model *model, const struct layer_kv *lkv,
 		.k = w->k,
 		.v = w->v,
 	};
+	const struct kern_attn a = {
+		.kv = lkv->kv,
+		.layer = lkv->at,
+		.nr_seqs = lkv->nr_seqs,
+		.seqs = lkv->seqs,
+		.q = place_heads(model, &app, layer, m),
+		.out = w->attn,
+		.heads = model->cfg.heads,
+		.window = local ? model->cfg.window : 0,
+		.scale = layer_scale(&model->cfg, layer),
+		.softcap = model->cfg.attn_cap,
+		.sinks = model->w.layers[layer].sinks,
+	};
 
-	turn_and_append(model, &app, m, local ? w->rope_local : w->rope);
 	model->ops->attention(model->ctx, &a);
 }
 
-/* From normalised h to outputs of heads that have K and V of their own. */
+/* Normalise @heads heads of @m rows, a switch. */
+static void norm_heads(struct model *model, float *x, const float *w,
+		       const float *bias, u32 heads, u32 m)
+{
+	const struct model_config *cfg = &model->cfg;
+	const u32 hd = cfg->head_dim;
+
+	switch (cfg->qk_norm) {
+	case QK_NORM_NONE:
+		return;
+	case QK_NORM_SHARED:
+		normalise(model, x, w, bias, m * heads, hd, x);
+		return;
+	case QK_NORM_WHOLE:
+		normalise(model, x, w, NULL, m, heads * hd, x);
+		return;
+	case QK_NORM_EACH:
+		model->ops->layernorm_heads(model->ctx, x, w, m, heads, hd,
+					    cfg->norm_eps, x);
+		settle(model, x, (u64)m * heads * hd);
+		return;
+	}
+}
+
+/* From the layer's input to outputs of heads that have K and V of their own. */
 static void heads_attend(struct model *model, const struct layer_kv *lkv,
 			 u32 layer, u32 m)
 {
 	const struct model_layer *l = &model->w.layers[layer];
 	const struct model_config *cfg = &model->cfg;
 	struct model_work *w = &model->work;
-	const u32 hd = cfg->head_dim;
 
 	project_heads(model, l, m);
-	if (l->q_norm)
-		normalise(model, w->q, l->q_norm, NULL, m * cfg->heads, hd,
-			  w->q);
-	if (l->k_norm)
-		normalise(model, w->k, l->k_norm, NULL, m * cfg->kv_heads, hd,
-			  w->k);
+	norm_heads(model, w->q, l->q_norm, l->q_norm_bias, cfg->heads, m);
+	norm_heads(model, w->k, l->k_norm, l->k_norm_bias, cfg->kv_heads, m);
 	layer_attend(model, lkv, layer, m);
 }
 
-/* From normalised h to side. */
+/* From the layer's input to side. */
 static void layer_attention(struct model *model, const struct layer_kv *lkv,
 			    u32 layer, u32 m)
 {
@@ -232,7 +316,7 @@ static void layer_attention(struct model *model, const struct layer_kv *lkv,
 	project(model, w->attn, &l->o, l->o_bias, m, w->side);
 }
 
-/* From side, what attention or a recurrence found, to h, normalised for the MLP. */
+/* From side, what attention or a recurrence found, to the input of the MLP. */
 static void layer_join(struct model *model, u32 layer, u32 m)
 {
 	const struct model_layer *l = &model->w.layers[layer];
@@ -240,18 +324,23 @@ static void layer_join(struct model *model, u32 layer, u32 m)
 	struct model_work *w = &model->work;
 
 	residual_scale(model, w->side, m);
-	if (l->attn_post)
+	if (cfg->post_norms)
 		normalise(model, w->side, l->attn_post, NULL, m, cfg->hidden,
 			  w->side);
+	if (cfg->shared_norm)
+		return;
 	if (cfg->parallel)
 		normalise(model, w->x, l->mlp_norm, l->mlp_norm_bias, m,
 			  cfg->hidden, w->h);
+	else if (cfg->no_pre_norms)
+		residual_sum(model, w->side, l->attn_post, l->attn_post_bias,
+			     m);
 	else
 		residual_norm(model, w->side, l->mlp_norm, l->mlp_norm_bias,
 			      m);
 }
 
-/* From normalised h to x, and to h, normalised for the next layer. */
+/* From the MLP's input to x, and to the input of the next layer. */
 static void layer_mlp(struct model *model, u32 layer, u32 m)
 {
 	const struct model_layer *l = &model->w.layers[layer], *next = l + 1;
@@ -261,14 +350,17 @@ static void layer_mlp(struct model *model, u32 layer, u32 m)
 	if (config_is_sparse(cfg, layer))
 		experts_run(model, l, m);
 	else
-		mlp_run(model, &l->mlp, cfg->inter, 0, w->h, m, w->h);
-	if (l->mlp_post)
+		mlp_run(model, &l->mlp, cfg->inter, 0, layer_input(model), m,
+			w->h);
+	if (cfg->post_norms)
 		normalise(model, w->h, l->mlp_post, NULL, m, cfg->hidden,
 			  w->h);
 	residual_scale(model, w->h, m);
 	if (cfg->parallel)
 		residual(model, w->h, w->side, m);
-	if (layer + 1 < cfg->layers)
+	if (cfg->no_pre_norms)
+		residual_sum(model, w->h, l->mlp_post, l->mlp_post_bias, m);
+	else if (layer + 1 < cfg->layers)
 		residual_norm(model, w->h, next->attn_norm,
 			      next->attn_norm_bias, m);
 	else
@@ -329,6 +421,21 @@ static void turn_tables(struct model *model, const struct kern_rows *rows,
 	settles(model, true);
 }
 
+/* Embeddings of the rows; if they have a width of their own, their projection. */
+static void embed_tokens(struct model *model, const struct kern_rows *rows)
+{
+	const bool projected = model->w.project_in.data;
+	struct model_work *w = &model->work;
+	float *to = projected ? w->h : w->x;
+
+	model->ops->embed(model->ctx, &model->w.embed, rows->ids,
+			  rows->nr_rows, to);
+	settle(model, to, (u64)rows->nr_rows * model->cfg.embed_dim);
+	if (projected)
+		project(model, w->h, &model->w.project_in, NULL, rows->nr_rows,
+			w->x);
+}
+
 /* Embeddings of the rows, and their rotation tables. */
 static void embed(struct model *model, const struct kern_rows *rows, u32 m)
 {
@@ -337,9 +444,7 @@ static void embed(struct model *model, const struct kern_rows *rows, u32 m)
 	const u64 n = (u64)rows->nr_rows * cfg->hidden;
 
 	settles(model, true);
-	model->ops->embed(model->ctx, &model->w.embed, rows->ids,
-			  rows->nr_rows, w->x);
-	settle(model, w->x, n);
+	embed_tokens(model, rows);
 	if (cfg->embed_scale != 1.0f) {
 		model->ops->scale(model->ctx, w->x,
 				  cfg->embed_exact ? cfg->embed_scale :
@@ -403,8 +508,9 @@ static void step_ops(struct model *model, const struct kern_step *s,
 	const u32 m = rows->nr_rows;
 
 	embed(model, rows, s->nr_rows);
-	normalise(model, w->x, first->attn_norm, first->attn_norm_bias,
-		  rows->nr_rows, model->cfg.hidden, w->h);
+	if (!model->cfg.no_pre_norms)
+		normalise(model, w->x, first->attn_norm, first->attn_norm_bias,
+			  rows->nr_rows, model->cfg.hidden, w->h);
 	for (layer = 0; layer < model->cfg.layers; layer++) {
 		g = group_of(model, layer);
 		layer_mix(model, &(struct layer_kv){

@@ -45,9 +45,11 @@ static void say_rope(const struct words *w, const char *what,
 		     const struct model_config *c,
 		     const struct rope_config *r)
 {
-	char part[48] = "", stretch[64] = "";
+	char part[80] = "", stretch[64] = "";
 
-	if (config_rotary(c) != c->head_dim && !c->latent.rank)
+	if (c->turn_pairs)
+		snprintf(part, sizeof(part), ", neighbours turn");
+	else if (config_rotary(c) != c->head_dim && !c->latent.rank)
 		snprintf(part, sizeof(part), ", %u of %u dimensions turn",
 			 config_rotary(c), c->head_dim);
 	if (r->type != ROPE_DEFAULT)
@@ -55,6 +57,16 @@ static void say_rope(const struct words *w, const char *what,
 			 r->factor, r->original);
 	say(w, what, "rotary, %s, theta %g%s%s", rope_type_name(r->type),
 	    r->theta, stretch, part);
+}
+
+static void say_unturned(const struct words *w, const struct model_config *c)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < c->layers; i++)
+		nr += config_is_unturned(c, i);
+	if (nr)
+		say(w, "not rotated", "%u of %u layers", nr, c->layers);
 }
 
 static void say_positions(const struct words *w, const struct model_config *c)
@@ -68,6 +80,7 @@ static void say_positions(const struct words *w, const struct model_config *c)
 		return;
 	}
 	say_rope(w, "positions", c, &c->rope);
+	say_unturned(w, c);
 	if (c->two_ropes)
 		say_rope(w, "local positions", c, &c->rope_local);
 }
@@ -98,6 +111,37 @@ static void say_recurrent(const struct words *w, const struct model_config *c)
 		    s->groups == 1 ? "" : "s", s->d_state, s->conv);
 }
 
+static const char *norm_name(const struct model_config *c)
+{
+	if (!c->layer_norm)
+		return "RMSNorm";
+	return c->plain_norms ? "LayerNorm without weights" :
+	       c->norm_bias ? "LayerNorm with bias" : "LayerNorm without bias";
+}
+
+static const char *norm_places(const struct model_config *c)
+{
+	if (c->norm_sums)
+		return ", of the residual stream behind each addition";
+	if (c->no_pre_norms)
+		return ", after";
+	if (c->shared_norm)
+		return ", before, one a layer";
+	return c->post_norms ? ", before and after" : ", before";
+}
+
+static const char *qk_norm_name(const struct model_config *c)
+{
+	static const char * const names[] = {
+		[QK_NORM_NONE]		= "",
+		[QK_NORM_SHARED]	= ", q and k normalised",
+		[QK_NORM_WHOLE]		= ", q and k normalised as a whole",
+		[QK_NORM_EACH]		= ", q and k normalised, with weights of each head",
+	};
+
+	return names[c->qk_norm];
+}
+
 static void say_attention(const struct words *w, const struct model_config *c)
 {
 	u32 i, local = 0;
@@ -111,7 +155,7 @@ static void say_attention(const struct words *w, const struct model_config *c)
 	say(w, "attention", "%u heads of %u, %u of K and V%s%s%s%s", c->heads,
 	    c->head_dim, c->kv_heads, c->qkv_bias ? ", biases" : "",
 	    c->o_bias ? ", also behind" : "",
-	    c->qk_norm ? ", q and k normalised" : "",
+	    qk_norm_name(c),
 	    c->sinks ? ", sinks" : "");
 	if (local && c->window)
 		say(w, "window", "%u tokens in %u of %u layers", c->window,
@@ -189,15 +233,16 @@ void model_describe(const struct model *model,
 	say_recurrent(&w, c);
 	say_positions(&w, c);
 	say(&w, "norm", "%s%s%s, epsilon %g",
-	    c->layer_norm ? "LayerNorm with bias" : "RMSNorm",
-	    c->norm_plus_one ? " of 1 + weight" : "",
-	    c->post_norms ? ", before and after" : ", before", c->norm_eps);
+	    norm_name(c), c->norm_plus_one ? " of 1 + weight" : "",
+	    norm_places(c), c->norm_eps);
 	say_experts(&w, c);
 	say_mlp(&w, c);
 	if (c->residual_scale != 1.0f || c->logits_scale != 1.0f)
 		say(&w, "factors", "%g on what is added to the residual stream, %g on logits",
 		    c->residual_scale, c->logits_scale);
-	say(&w, "vocabulary", "%u, output matrix %s%s", c->vocab,
-	    c->tied ? "tied" : "of its own",
+	if (c->embed_dim != c->hidden)
+		say(&w, "embeddings", "%u wide, projected", c->embed_dim);
+	say(&w, "vocabulary", "%u, output matrix %s%s%s", c->vocab,
+	    c->tied ? "tied" : "of its own", c->head_bias ? ", bias" : "",
 	    c->embed_scale != 1.0f ? ", embeddings scaled" : "");
 }

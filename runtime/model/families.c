@@ -15,7 +15,7 @@
  */
 #include <stdio.h>
 
-#include "runtime/model/families.h"
+#include "runtime/model/config_read.h"
 
 static const struct config_keys llama_keys = {
 	.hidden = "hidden_size",
@@ -112,7 +112,7 @@ static const struct config_family qwen2 = {
 static const struct config_family qwen3 = {
 	.keys = &llama_keys,
 	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU,
-		    .qk_norm = true },
+		    .qk_norm = QK_NORM_SHARED },
 	.window = WINDOW_UPPER,
 	.def_window = 4096,
 	.rope_keys = ROPE_KEYS_PLAIN,
@@ -134,7 +134,7 @@ static const struct config_family qwen3_moe = {
 	.keys = &llama_keys,
 	.experts = &qwen3_experts,
 	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU,
-		    .qk_norm = true },
+		    .qk_norm = QK_NORM_SHARED },
 	.window = WINDOW_UNUSED,
 	.rope_keys = ROPE_KEYS_PLAIN,
 	.has_head_dim = true,
@@ -191,7 +191,7 @@ static const struct config_family gemma3 = {
 	.keys = &gemma_keys,
 	.preset = { .layout = LAYOUT_LLAMA, .gated = true,
 		    .act = KERN_GELU_TANH, .norm_plus_one = true,
-		    .post_norms = true, .tied = true, .qk_norm = true,
+		    .post_norms = true, .tied = true, .qk_norm = QK_NORM_SHARED,
 		    .two_ropes = true },
 	.window = WINDOW_PATTERN,
 	.pattern = 6,
@@ -206,23 +206,27 @@ static const struct config_family gemma3 = {
 static const struct config_family gpt2 = {
 	.keys = &gpt2_keys,
 	.preset = { .layout = LAYOUT_GPT2, .act = KERN_GELU_TANH,
-		    .layer_norm = true, .tied = true, .qkv_bias = true,
-		    .o_bias = true, .mlp_bias = true, .learned = true },
+		    .layer_norm = true, .norm_bias = true, .tied = true,
+		    .qkv_bias = true, .o_bias = true, .mlp_bias = true,
+		    .learned = true },
+	.more = config_read_gpt2,
 };
 
 static const struct config_family opt = {
 	.keys = &opt_keys,
 	.preset = { .layout = LAYOUT_OPT, .act = KERN_RELU,
-		    .layer_norm = true, .tied = true, .qkv_bias = true,
-		    .o_bias = true, .mlp_bias = true, .learned = true,
-		    .learned_from = 2, .norm_eps = 1e-5f },
+		    .layer_norm = true, .norm_bias = true, .tied = true,
+		    .qkv_bias = true, .o_bias = true, .mlp_bias = true,
+		    .learned = true, .learned_from = 2, .norm_eps = 1e-5f },
+	.more = config_read_opt,
 };
 
 static const struct config_family neox = {
 	.keys = &neox_keys,
 	.preset = { .layout = LAYOUT_NEOX, .act = KERN_GELU,
-		    .layer_norm = true, .parallel = true, .qkv_bias = true,
-		    .o_bias = true, .mlp_bias = true },
+		    .layer_norm = true, .norm_bias = true, .parallel = true,
+		    .qkv_bias = true, .o_bias = true, .mlp_bias = true },
+	.has_parallel = true,
 	.rope_keys = ROPE_KEYS_NEOX,
 	.takes_part = true,
 	.has_attn_bias = true,

@@ -6,6 +6,7 @@
 #define RUNTIME_MODEL_FAMILIES_H
 
 #include "runtime/model/config.h"
+#include "runtime/model/json.h"
 
 /* Every architecture: its name, and the row of the table that describes it. */
 #define MODEL_FAMILIES(x)						\
@@ -31,6 +32,7 @@ enum window_kind {
 	WINDOW_UNUSED,		/* no layer, but keys that say so */
 	WINDOW_ALL,		/* all */
 	WINDOW_UPPER,		/* from "max_window_layers" on, if used at all */
+	WINDOW_UNTURNED,	/* those without rotation, if used at all */
 	WINDOW_TURNS,		/* every other layer, from the first one on */
 	WINDOW_PATTERN,		/* all but every "sliding_window_pattern"th */
 };
@@ -119,16 +121,20 @@ struct config_expert_keys {
  * @def_theta:	default of "rope_theta", 0 for 10000
  * @needs_rope:	"rope_scaling" or "rope_parameters" must be there, since the default is
  *		not the plain encoding
+ * @def_part:	default of "partial_rotary_factor", 0 for 1
+ * @turns_local: heads are rotated in local layers alone
  * @only_plain_rope: the context cannot be stretched, with any rope type
  * @takes_part:	only part of a head may be rotated
  * @has_head_dim: "head_dim" is read
  * @def_head_dim: default of "head_dim", 0 for hidden / heads
  * @has_attn_bias: "attention_bias" is read
  * @has_mlp_bias: "mlp_bias" is read
+ * @has_parallel: "use_parallel_residual" is read
  * @caps_attn:	"attn_logit_softcapping" is read
  * @latent:	K and V are made of latent vectors
  * @recurrent:	layers may be recurrent; see config_state.c
  * @half_turns:	half of a head is rotated, whatever a key says
+ * @more:	reads further keys; NULL: there are none
  * @gemma:	"query_pre_attn_scalar" and "final_logit_softcapping" are read,
  *		and embeddings are scaled
  */
@@ -142,6 +148,8 @@ struct config_family {
 	u32				def_window;
 	enum rope_keys			rope_keys;
 	double				def_theta;
+	double				def_part;
+	bool				turns_local;
 	bool				needs_rope;
 	bool				only_plain_rope;
 	bool				takes_part;
@@ -150,9 +158,12 @@ struct config_family {
 	u32				def_head_dim;
 	bool				has_attn_bias;
 	bool				has_mlp_bias;
+	bool				has_parallel;
 	bool				caps_attn;
 	bool				latent;
 	enum recurrent_keys		recurrent;
+	void				(*more)(struct mj_file *f,
+						struct model_config *cfg);
 	bool				gemma;
 };
 

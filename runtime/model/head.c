@@ -29,19 +29,31 @@ bool head_check(const struct model *model, const struct model_draws *d,
 	return true;
 }
 
-/* Compute the logits of @m rows. */
-static void head_piece(struct model *model, const u32 *rows, u32 m,
-		       float *logits)
+/* Make the input of the output matrix, for @m rows; returns its place. */
+static const float *head_input(struct model *model, const u32 *rows, u32 m)
 {
 	const u32 hidden = model->cfg.hidden;
 	struct model_work *w = &model->work;
 
 	model->ops->gather(model->ctx, w->x, rows, m, hidden, w->h);
-	normalise(model, w->h, model->w.norm, model->w.norm_bias, m, hidden,
-		  w->h);
+	if (!model->cfg.no_final_norm)
+		normalise(model, w->h, model->w.norm, model->w.norm_bias, m,
+			  hidden, w->h);
+	if (!model->w.project_out.data)
+		return w->h;
+	project(model, w->h, &model->w.project_out, NULL, m, w->side);
+	return w->side;
+}
+
+/* Compute the logits of @m rows. */
+static void head_piece(struct model *model, const u32 *rows, u32 m,
+		       float *logits)
+{
+	const float *x = head_input(model, rows, m);
+
 	settles(model, false);
-	model->ops->gemm(model->ctx, w->h, 0, &model->w.head, NULL, m, logits,
-			 0);
+	model->ops->gemm(model->ctx, x, 0, &model->w.head, model->w.head_bias,
+			 m, logits, 0);
 	if (model->cfg.logits_scale != 1.0f)
 		model->ops->scale(model->ctx, logits, model->cfg.logits_scale,
 				  (u64)m * model->cfg.vocab);

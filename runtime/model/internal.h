@@ -23,6 +23,9 @@
  * @k:		[rows][kv_heads * head_dim]; latent vectors: [rows][rank]
  * @v:		[rows][kv_heads * head_dim]; the rest of keys: [rows][rope]
  * @attn:	[rows][outputs of all heads]
+ * @q_turned:	[rows][heads * head_dim], @q with neighbours rotated, if they are
+ * @k_turned:	[rows][kv_heads * head_dim], @k likewise
+ * @ones:	[hidden] ones, in place of the weights of norms that have none
  * @q_a:	[rows][q_rank], input of queries; this and the next three only with
  *		latent vectors
  * @k_rope:	[rows][rope], @v rotated
@@ -73,6 +76,9 @@ struct model_work {
 	float			*k;
 	float			*v;
 	float			*attn;
+	float			*q_turned;
+	float			*k_turned;
+	float			*ones;
 	float			*q_a;
 	float			*k_rope;
 	float			*absorbed;

@@ -38,12 +38,16 @@
 /* Any other vector of a recurrent layer. */
 #define S(n, at, r)							\
 	SPEC(n, at, r, NONE, RECURRENT, STATE, LAYER, false)
+/* The norm of q or k. */
+#define QK(n, at, r)							\
+	SPEC(n, at, r, NONE, QK_NORM, HEAD_NORM, LAYER, false)
 
 /* ---- Llama and families with the same layout ---- */
 
 static const struct weight_spec llama_top[] = {
 	M("embed_tokens.weight", TOP(embed), VOCAB, HIDDEN, ALWAYS),
 	N("norm.weight", TOP(norm), HIDDEN, ALWAYS),
+	V("norm.bias", TOP(norm_bias), HIDDEN, FINAL_BIAS),
 	M(NULL, TOP(head), VOCAB, HIDDEN, UNTIED),
 };
 
@@ -69,24 +73,27 @@ static const struct weight_spec llama_top[] = {
 	M("mlp.shared_experts.down_proj.weight", LAYER(shared.down),	\
 	  HIDDEN, SHARED, SHARED)
 
+/* The projections of attention. */
+#define LLAMA_ATTENTION							\
+	M("self_attn.q_proj.weight", LAYER(q), Q, HIDDEN, ALWAYS),	\
+	M("self_attn.k_proj.weight", LAYER(k), KV, HIDDEN, ALWAYS),	\
+	M("self_attn.v_proj.weight", LAYER(v), KV, HIDDEN, ALWAYS),	\
+	M("self_attn.o_proj.weight", LAYER(o), HIDDEN, Q, ALWAYS),	\
+	V("self_attn.q_proj.bias", LAYER(q_bias), Q, QKV_BIAS),		\
+	V("self_attn.k_proj.bias", LAYER(k_bias), KV, QKV_BIAS),	\
+	V("self_attn.v_proj.bias", LAYER(v_bias), KV, QKV_BIAS),	\
+	V("self_attn.o_proj.bias", LAYER(o_bias), HIDDEN, O_BIAS)
+
 static const struct weight_spec llama_layer[] = {
-	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),
-	M("self_attn.q_proj.weight", LAYER(q), Q, HIDDEN, ALWAYS),
-	M("self_attn.k_proj.weight", LAYER(k), KV, HIDDEN, ALWAYS),
-	M("self_attn.v_proj.weight", LAYER(v), KV, HIDDEN, ALWAYS),
-	M("self_attn.o_proj.weight", LAYER(o), HIDDEN, Q, ALWAYS),
-	V("self_attn.q_proj.bias", LAYER(q_bias), Q, QKV_BIAS),
-	V("self_attn.k_proj.bias", LAYER(k_bias), KV, QKV_BIAS),
-	V("self_attn.v_proj.bias", LAYER(v_bias), KV, QKV_BIAS),
-	V("self_attn.o_proj.bias", LAYER(o_bias), HIDDEN, O_BIAS),
-	N("self_attn.q_norm.weight", LAYER(q_norm), HEAD, QK_NORM),
-	N("self_attn.k_norm.weight", LAYER(k_norm), HEAD, QK_NORM),
-	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN,
-	  NO_POST_NORMS),
+	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, PRE_NORM),
+	LLAMA_ATTENTION,
+	QK("self_attn.q_norm.weight", LAYER(q_norm), Q_NORM),
+	QK("self_attn.k_norm.weight", LAYER(k_norm), K_NORM),
+	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN, MLP_NORM),
 	N("post_attention_layernorm.weight", LAYER(attn_post), HIDDEN,
 	  POST_NORMS),
 	N("pre_feedforward_layernorm.weight", LAYER(mlp_norm), HIDDEN,
-	  POST_NORMS),
+	  BOTH_NORMS),
 	N("post_feedforward_layernorm.weight", LAYER(mlp_post), HIDDEN,
 	  POST_NORMS),
 	LLAMA_DENSE,
@@ -94,6 +101,70 @@ static const struct weight_spec llama_layer[] = {
 	V("mlp.up_proj.bias", LAYER(mlp.up_bias), INTER, DENSE_BIAS),
 	V("mlp.down_proj.bias", LAYER(mlp.down_bias), HIDDEN, DENSE_BIAS),
 	LLAMA_EXPERTS,
+};
+
+/* ---- StableLM: as Llama, with biases of norms, and norms of single heads ---- */
+
+static const struct weight_spec stablelm_layer[] = {
+	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, PRE_NORM),
+	V("input_layernorm.bias", LAYER(attn_norm_bias), HIDDEN, PRE_BIAS),
+	LLAMA_ATTENTION,
+	SPEC("self_attn.q_layernorm.norms.%u.weight", LAYER(q_norm), HEAD, NONE,
+	     QK_NORM, NORM, Q_HEAD, false),
+	SPEC("self_attn.k_layernorm.norms.%u.weight", LAYER(k_norm), HEAD, NONE,
+	     QK_NORM, NORM, KV_HEAD, false),
+	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN, MLP_NORM),
+	V("post_attention_layernorm.bias", LAYER(mlp_norm_bias), HIDDEN,
+	  MLP_NORM_BIAS),
+	LLAMA_DENSE,
+};
+
+/* ---- StarCoder2: as Llama, with an MLP without gate ---- */
+
+static const struct weight_spec starcoder2_layer[] = {
+	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, PRE_NORM),
+	V("input_layernorm.bias", LAYER(attn_norm_bias), HIDDEN, PRE_BIAS),
+	LLAMA_ATTENTION,
+	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN, MLP_NORM),
+	V("post_attention_layernorm.bias", LAYER(mlp_norm_bias), HIDDEN,
+	  MLP_NORM_BIAS),
+	M("mlp.c_fc.weight", LAYER(mlp.up), INTER, HIDDEN, ALWAYS),
+	V("mlp.c_fc.bias", LAYER(mlp.up_bias), INTER, MLP_BIAS),
+	M("mlp.c_proj.weight", LAYER(mlp.down), HIDDEN, INTER, ALWAYS),
+	V("mlp.c_proj.bias", LAYER(mlp.down_bias), HIDDEN, MLP_BIAS),
+};
+
+/* ---- Phi: one norm a layer, and a bias of the output matrix ---- */
+
+static const struct weight_spec phi_top[] = {
+	M("embed_tokens.weight", TOP(embed), VOCAB, HIDDEN, ALWAYS),
+	N("final_layernorm.weight", TOP(norm), HIDDEN, ALWAYS),
+	V("final_layernorm.bias", TOP(norm_bias), HIDDEN, FINAL_BIAS),
+	M(NULL, TOP(head), VOCAB, HIDDEN, UNTIED),
+	V(NULL, TOP(head_bias), VOCAB, HEAD_BIAS),
+};
+
+static const struct weight_spec phi_layer[] = {
+	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, PRE_NORM),
+	V("input_layernorm.bias", LAYER(attn_norm_bias), HIDDEN, PRE_BIAS),
+	M("self_attn.q_proj.weight", LAYER(q), Q, HIDDEN, ALWAYS),
+	M("self_attn.k_proj.weight", LAYER(k), KV, HIDDEN, ALWAYS),
+	M("self_attn.v_proj.weight", LAYER(v), KV, HIDDEN, ALWAYS),
+	M("self_attn.dense.weight", LAYER(o), HIDDEN, Q, ALWAYS),
+	V("self_attn.q_proj.bias", LAYER(q_bias), Q, QKV_BIAS),
+	V("self_attn.k_proj.bias", LAYER(k_bias), KV, QKV_BIAS),
+	V("self_attn.v_proj.bias", LAYER(v_bias), KV, QKV_BIAS),
+	V("self_attn.dense.bias", LAYER(o_bias), HIDDEN, O_BIAS),
+	QK("self_attn.q_layernorm.weight", LAYER(q_norm), Q_NORM),
+	V("self_attn.q_layernorm.bias", LAYER(q_norm_bias), Q_NORM,
+	  QK_NORM_BIAS),
+	QK("self_attn.k_layernorm.weight", LAYER(k_norm), K_NORM),
+	V("self_attn.k_layernorm.bias", LAYER(k_norm_bias), K_NORM,
+	  QK_NORM_BIAS),
+	M("mlp.fc1.weight", LAYER(mlp.up), INTER, HIDDEN, ALWAYS),
+	V("mlp.fc1.bias", LAYER(mlp.up_bias), INTER, MLP_BIAS),
+	M("mlp.fc2.weight", LAYER(mlp.down), HIDDEN, INTER, ALWAYS),
+	V("mlp.fc2.bias", LAYER(mlp.down_bias), HIDDEN, MLP_BIAS),
 };
 
 /* ---- Phi-3: as Llama, with joined tensors ---- */
@@ -152,30 +223,36 @@ static const struct weight_spec gpt2_layer[] = {
 /* ---- OPT ---- */
 
 static const struct weight_spec opt_top[] = {
-	M("embed_tokens.weight", TOP(embed), VOCAB, HIDDEN, ALWAYS),
+	M("embed_tokens.weight", TOP(embed), VOCAB, EMBED, ALWAYS),
 	M("embed_positions.weight", TOP(pos), POSITIONS, HIDDEN, ALWAYS),
-	N("final_layer_norm.weight", TOP(norm), HIDDEN, ALWAYS),
-	V("final_layer_norm.bias", TOP(norm_bias), HIDDEN, ALWAYS),
-	M(NULL, TOP(head), VOCAB, HIDDEN, UNTIED),
+	M("project_in.weight", TOP(project_in), HIDDEN, EMBED, PROJECTED),
+	M("project_out.weight", TOP(project_out), EMBED, HIDDEN, PROJECTED),
+	N("final_layer_norm.weight", TOP(norm), HIDDEN, FINAL_NORM),
+	V("final_layer_norm.bias", TOP(norm_bias), HIDDEN, FINAL_BIAS),
+	M(NULL, TOP(head), VOCAB, EMBED, UNTIED),
 };
 
 static const struct weight_spec opt_layer[] = {
-	N("self_attn_layer_norm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),
-	V("self_attn_layer_norm.bias", LAYER(attn_norm_bias), HIDDEN, ALWAYS),
+	N("self_attn_layer_norm.weight", LAYER(attn_norm), HIDDEN, PRE_NORM),
+	V("self_attn_layer_norm.bias", LAYER(attn_norm_bias), HIDDEN, PRE_BIAS),
+	N("self_attn_layer_norm.weight", LAYER(attn_post), HIDDEN, SUM_NORM),
+	V("self_attn_layer_norm.bias", LAYER(attn_post_bias), HIDDEN, SUM_BIAS),
 	M("self_attn.q_proj.weight", LAYER(q), Q, HIDDEN, ALWAYS),
-	V("self_attn.q_proj.bias", LAYER(q_bias), Q, ALWAYS),
+	V("self_attn.q_proj.bias", LAYER(q_bias), Q, QKV_BIAS),
 	M("self_attn.k_proj.weight", LAYER(k), KV, HIDDEN, ALWAYS),
-	V("self_attn.k_proj.bias", LAYER(k_bias), KV, ALWAYS),
+	V("self_attn.k_proj.bias", LAYER(k_bias), KV, QKV_BIAS),
 	M("self_attn.v_proj.weight", LAYER(v), KV, HIDDEN, ALWAYS),
-	V("self_attn.v_proj.bias", LAYER(v_bias), KV, ALWAYS),
+	V("self_attn.v_proj.bias", LAYER(v_bias), KV, QKV_BIAS),
 	M("self_attn.out_proj.weight", LAYER(o), HIDDEN, Q, ALWAYS),
-	V("self_attn.out_proj.bias", LAYER(o_bias), HIDDEN, ALWAYS),
-	N("final_layer_norm.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
-	V("final_layer_norm.bias", LAYER(mlp_norm_bias), HIDDEN, ALWAYS),
+	V("self_attn.out_proj.bias", LAYER(o_bias), HIDDEN, O_BIAS),
+	N("final_layer_norm.weight", LAYER(mlp_norm), HIDDEN, MLP_NORM),
+	V("final_layer_norm.bias", LAYER(mlp_norm_bias), HIDDEN, MLP_NORM_BIAS),
+	N("final_layer_norm.weight", LAYER(mlp_post), HIDDEN, SUM_NORM),
+	V("final_layer_norm.bias", LAYER(mlp_post_bias), HIDDEN, SUM_BIAS),
 	M("fc1.weight", LAYER(mlp.up), INTER, HIDDEN, ALWAYS),
-	V("fc1.bias", LAYER(mlp.up_bias), INTER, ALWAYS),
+	V("fc1.bias", LAYER(mlp.up_bias), INTER, MLP_BIAS),
 	M("fc2.weight", LAYER(mlp.down), HIDDEN, INTER, ALWAYS),
-	V("fc2.bias", LAYER(mlp.down_bias), HIDDEN, ALWAYS),
+	V("fc2.bias", LAYER(mlp.down_bias), HIDDEN, MLP_BIAS),
 };
 
 /* ---- GPT-NeoX ---- */
@@ -298,6 +375,22 @@ static const struct weight_names layouts[] = {
 		.head = "lm_head.weight", TABLES(llama_top, latent_layer),
 		.leftovers = { ".rotary_emb.inv_freq" },
 	},
+	[LAYOUT_STABLELM] = {
+		.prefixes = { "model." }, .layers = "layers.",
+		.head = "lm_head.weight", TABLES(llama_top, stablelm_layer),
+		.leftovers = { ".rotary_emb.inv_freq" },
+	},
+	[LAYOUT_STARCODER2] = {
+		.prefixes = { "model." }, .layers = "layers.",
+		.head = "lm_head.weight", TABLES(llama_top, starcoder2_layer),
+		.leftovers = { ".rotary_emb.inv_freq" },
+	},
+	[LAYOUT_PHI] = {
+		.prefixes = { "model." }, .layers = "layers.",
+		.head = "lm_head.weight", .head_bias = "lm_head.bias",
+		TABLES(phi_top, phi_layer),
+		.leftovers = { ".rotary_emb.inv_freq" },
+	},
 	[LAYOUT_PHI3] = {
 		.prefixes = { "model." }, .layers = "layers.",
 		.head = "lm_head.weight", TABLES(llama_top, phi3_layer),
@@ -366,6 +459,12 @@ u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 		return q + 2 * kv;
 	case DIM_HEAD:
 		return cfg->head_dim;
+	case DIM_Q_NORM:
+		return cfg->qk_norm == QK_NORM_SHARED ? cfg->head_dim : q;
+	case DIM_K_NORM:
+		return cfg->qk_norm == QK_NORM_SHARED ? cfg->head_dim : kv;
+	case DIM_EMBED:
+		return cfg->embed_dim;
 	case DIM_HEADS:
 		return cfg->heads;
 	case DIM_TWO_INTER:
@@ -490,6 +589,41 @@ u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
 	}
 }
 
+/* Is the tensor of a norm needed? */
+static bool norm_needed(const struct model_config *cfg, enum weight_need need)
+{
+	const bool weights = !cfg->plain_norms, pre = !cfg->no_pre_norms;
+	const bool biases = weights && cfg->norm_bias;
+	const bool mlp = pre && !cfg->post_norms && !cfg->shared_norm;
+
+	switch (need) {
+	case NEED_PRE_NORM:
+		return pre && weights;
+	case NEED_PRE_BIAS:
+		return pre && biases;
+	case NEED_MLP_NORM:
+		return mlp && weights;
+	case NEED_MLP_NORM_BIAS:
+		return mlp && biases;
+	case NEED_BOTH_NORMS:
+		return pre && cfg->post_norms;
+	case NEED_POST_NORMS:
+		return cfg->post_norms;
+	case NEED_SUM_NORM:
+		return cfg->norm_sums && weights;
+	case NEED_SUM_BIAS:
+		return cfg->norm_sums && biases;
+	case NEED_FINAL_NORM:
+		return !cfg->no_final_norm && weights;
+	case NEED_FINAL_BIAS:
+		return !cfg->no_final_norm && biases;
+	case NEED_QK_NORM:
+		return cfg->qk_norm;
+	default:
+		return cfg->qk_norm && cfg->norm_bias;
+	}
+}
+
 /* Is the tensor needed in @layer, or outside of layers? */
 static bool weight_needed(const struct model_config *cfg, enum weight_need need,
 			  u32 layer)
@@ -515,14 +649,25 @@ static bool weight_needed(const struct model_config *cfg, enum weight_need need,
 		return cfg->o_bias;
 	case NEED_MLP_BIAS:
 		return cfg->mlp_bias;
+	case NEED_HEAD_BIAS:
+		return cfg->head_bias;
+	case NEED_PROJECTED:
+		return cfg->embed_dim != cfg->hidden;
+	case NEED_PRE_NORM:
+	case NEED_PRE_BIAS:
+	case NEED_MLP_NORM:
+	case NEED_MLP_NORM_BIAS:
+	case NEED_BOTH_NORMS:
+	case NEED_POST_NORMS:
+	case NEED_SUM_NORM:
+	case NEED_SUM_BIAS:
+	case NEED_FINAL_NORM:
+	case NEED_FINAL_BIAS:
 	case NEED_QK_NORM:
-		return cfg->qk_norm;
+	case NEED_QK_NORM_BIAS:
+		return norm_needed(cfg, need);
 	case NEED_SINKS:
 		return cfg->sinks;
-	case NEED_POST_NORMS:
-		return cfg->post_norms;
-	case NEED_NO_POST_NORMS:
-		return !cfg->post_norms;
 	case NEED_DENSE:
 		return !sparse;
 	case NEED_DENSE_BIAS:
@@ -552,10 +697,11 @@ void weight_top_name(const struct weight_names *n, u32 prefix,
 		snprintf(name, WEIGHT_NAME_MAX, "%s%s", n->prefixes[prefix],
 			 s->name);
 	else
-		snprintf(name, WEIGHT_NAME_MAX, "%s", n->head);
+		snprintf(name, WEIGHT_NAME_MAX, "%s",
+			 s->cols == DIM_NONE ? n->head_bias : n->head);
 }
 
-/* Name of a layer's tensor; only names of OF_EXPERT have a number in them. */
+/* Name of a layer's tensor; only those of experts and heads have a number in them. */
 static void weight_layer_name(const struct weight_names *n, u32 prefix,
 			      const struct weight_at *at, char *name)
 {
@@ -582,15 +728,32 @@ struct walk {
 	void				*arg;
 };
 
+/* Tensors with a number in their names. */
+static u32 walk_numbers(const struct model_config *cfg,
+			const struct weight_spec *s)
+{
+	switch (s->of) {
+	case OF_EXPERT:
+		return cfg->moe.experts;
+	case OF_Q_HEAD:
+		return cfg->heads;
+	case OF_KV_HEAD:
+		return cfg->kv_heads;
+	default:
+		return 1;
+	}
+}
+
 /* The tensors of one row of a table. */
 static int walk_spec(const struct walk *w, const struct weight_spec *s,
 		     u32 layer)
 {
-	const u32 experts = w->cfg->moe.experts;
+	const u32 numbers = walk_numbers(w->cfg, s);
 	char name[WEIGHT_NAME_MAX];
 	struct weight_at at = {
 		.spec = s, .name = name, .layer = layer,
-		.stack = s->of == OF_EXPERTS ? experts : 1,
+		.heads = weight_of_head(s) ? numbers : 1,
+		.stack = s->of == OF_EXPERTS ? w->cfg->moe.experts : 1,
 		.rows = weight_dim(w->cfg, s->rows),
 		.cols = weight_dim(w->cfg, s->cols),
 	};
@@ -606,7 +769,7 @@ static int walk_spec(const struct walk *w, const struct weight_spec *s,
 		else
 			weight_layer_name(w->names, w->prefix, &at, name);
 		ret = w->fn(w->arg, &at);
-	} while (!ret && s->of == OF_EXPERT && ++at.expert < experts);
+	} while (!ret && ++at.expert < numbers);
 	return ret;
 }
 
@@ -635,7 +798,7 @@ void *weight_place_of(struct model_weights *w, const struct weight_at *at,
 
 	if (at->layer != WEIGHT_TOP)
 		base = (void *)&w->layers[at->layer];
-	if (at->spec->of != OF_LAYER)
+	if (at->spec->of == OF_EXPERT || at->spec->of == OF_EXPERTS)
 		base = (void *)&w->layers[at->layer].experts[at->expert + i];
 	return base + part->offset;
 }

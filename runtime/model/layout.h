@@ -17,6 +17,9 @@ enum weight_dim {
 	DIM_KV,		/* all KV heads */
 	DIM_QKV,	/* all heads */
 	DIM_HEAD,	/* one head */
+	DIM_Q_NORM,	/* weights of the norm of q */
+	DIM_K_NORM,
+	DIM_EMBED,	/* width of the embedding */
 	DIM_HEADS,	/* one number for each query head */
 	DIM_TWO_INTER,	/* gate and up */
 	DIM_POSITIONS,	/* rows of learned positions */
@@ -39,13 +42,24 @@ enum weight_dim {
 enum weight_need {
 	NEED_ALWAYS,
 	NEED_UNTIED,
+	NEED_HEAD_BIAS,
+	NEED_PROJECTED,		/* the embedding has a width of its own */
 	NEED_QKV_BIAS,
 	NEED_O_BIAS,
 	NEED_MLP_BIAS,
-	NEED_QK_NORM,
+	NEED_PRE_NORM,		/* a norm before attention */
+	NEED_PRE_BIAS,		/* and its bias */
+	NEED_MLP_NORM,		/* a norm before the MLP, where outputs have none */
+	NEED_MLP_NORM_BIAS,
+	NEED_BOTH_NORMS,	/* a norm before the MLP, where outputs have some */
+	NEED_POST_NORMS,	/* norms of outputs */
+	NEED_SUM_NORM,		/* norms of the residual stream after additions */
+	NEED_SUM_BIAS,
+	NEED_FINAL_NORM,
+	NEED_FINAL_BIAS,
+	NEED_QK_NORM,		/* of any kind */
+	NEED_QK_NORM_BIAS,
 	NEED_SINKS,
-	NEED_POST_NORMS,
-	NEED_NO_POST_NORMS,
 	NEED_DENSE,		/* the layer has no experts */
 	NEED_DENSE_BIAS,	/* the same, and the MLP has biases */
 	NEED_SPARSE,		/* the layer has experts */
@@ -64,6 +78,7 @@ enum weight_need {
 enum weight_how {
 	HOW_WHOLE,
 	HOW_NORM,	/* and 1 is added, if the family adds it */
+	HOW_HEAD_NORM,	/* the same, of q or k; with QK_NORM_EACH [heads][head] */
 	HOW_F32,	/* in f32, so that no mode rounds its factors */
 	HOW_QKV,	/* its rows are the rows of q, k and v */
 	HOW_GATE_UP,	/* its rows are the rows of gate and up */
@@ -80,6 +95,8 @@ enum weight_of {
 	OF_LAYER,	/* the layer's, or the model's */
 	OF_EXPERT,	/* one expert's; its number is in the name */
 	OF_EXPERTS,	/* those of all experts of the layer, one after the other */
+	OF_Q_HEAD,	/* one query head's; its number is in the name.  They become one */
+	OF_KV_HEAD,	/* one KV head's, likewise */
 };
 
 /*
@@ -106,6 +123,7 @@ struct weight_spec {
  *		the second prefix
  * @layers:	between prefix and number of a layer
  * @head:	name of the output matrix, without prefix
+ * @head_bias:	name of its bias, without prefix
  * @top:	tensors outside of layers
  * @nr_top:	how many
  * @layer:	tensors of a layer; their names follow its number
@@ -117,6 +135,7 @@ struct weight_names {
 	const char			*prefixes[2];
 	const char			*layers;
 	const char			*head;
+	const char			*head_bias;
 	const struct weight_spec	*top;
 	u32				nr_top;
 	const struct weight_spec	*layer;
@@ -146,6 +165,12 @@ u32 weight_parts(const struct model_config *cfg, const struct weight_spec *s,
 
 #define WEIGHT_NAME_MAX	128
 
+/* Is a tensor one of several, of one head each, that become one? */
+static inline bool weight_of_head(const struct weight_spec *s)
+{
+	return s->of == OF_Q_HEAD || s->of == OF_KV_HEAD;
+}
+
 /* Full name of a tensor outside of layers, into WEIGHT_NAME_MAX bytes. */
 void weight_top_name(const struct weight_names *n, u32 prefix,
 		     const struct weight_spec *s, char *name);
@@ -157,7 +182,9 @@ void weight_top_name(const struct weight_names *n, u32 prefix,
  * @spec:	its row of the table
  * @name:	full name
  * @layer:	WEIGHT_TOP outside of layers
- * @expert:	the expert of the tensor, with OF_EXPERT; else 0
+ * @expert:	the expert of the tensor, with OF_EXPERT, or the head, with OF_Q_HEAD and
+ *		OF_KV_HEAD; else 0
+ * @heads:	heads whose tensors become one, with OF_Q_HEAD and OF_KV_HEAD; else 1
  * @stack:	matrices or vectors that it has: all experts' with OF_EXPERTS, else 1
  * @rows:	rows of one of them
  * @cols:	columns; 0: vectors
@@ -168,6 +195,7 @@ struct weight_at {
 	const char			*name;
 	u32				layer;
 	u32				expert;
+	u32				heads;
 	u32				stack;
 	u64				rows;
 	u64				cols;

@@ -467,19 +467,34 @@ static void identity_state(const struct model_config *c,
 	identity_u32(id, "state.conv_bias", s->conv_bias);
 }
 
+/* Which norms there are, and of which kind. */
+static void identity_norms(const struct model_config *c,
+			   const struct identity *id)
+{
+	identity_u32(id, "config.norm_bias", c->norm_bias);
+	identity_u32(id, "config.plain_norms", c->plain_norms);
+	identity_u32(id, "config.norm_plus_one", c->norm_plus_one);
+	identity_u32(id, "config.no_pre_norms", c->no_pre_norms);
+	identity_u32(id, "config.post_norms", c->post_norms);
+	identity_u32(id, "config.norm_sums", c->norm_sums);
+	identity_u32(id, "config.no_final_norm", c->no_final_norm);
+	identity_u32(id, "config.shared_norm", c->shared_norm);
+	identity_u32(id, "config.qk_norm", c->qk_norm);
+}
+
 static void identity_switches(const struct model_config *c,
 			      const struct identity *id)
 {
 	identity_u32(id, "config.layout", c->layout);
 	identity_u32(id, "config.layer_norm", c->layer_norm);
-	identity_u32(id, "config.norm_plus_one", c->norm_plus_one);
-	identity_u32(id, "config.post_norms", c->post_norms);
+	identity_norms(c, id);
 	identity_u32(id, "config.parallel", c->parallel);
 	identity_u32(id, "config.tied", c->tied);
 	identity_u32(id, "config.qkv_bias", c->qkv_bias);
 	identity_u32(id, "config.o_bias", c->o_bias);
 	identity_u32(id, "config.mlp_bias", c->mlp_bias);
-	identity_u32(id, "config.qk_norm", c->qk_norm);
+	identity_u32(id, "config.head_bias", c->head_bias);
+	identity_u32(id, "config.embed_dim", c->embed_dim);
 	identity_u32(id, "config.sinks", c->sinks);
 	identity_u32(id, "config.gated", c->gated);
 	identity_u32(id, "config.act", c->act);
@@ -488,6 +503,7 @@ static void identity_switches(const struct model_config *c,
 	identity_f32(id, "config.residual_scale", c->residual_scale);
 	identity_f32(id, "config.logits_scale", c->logits_scale);
 	identity_f32(id, "config.attn_scale", c->attn_scale);
+	identity_u32(id, "config.attn_by_layer", c->attn_by_layer);
 	identity_f32(id, "config.attn_cap", c->attn_cap);
 	identity_f32(id, "config.final_cap", c->final_cap);
 	identity_u32(id, "config.window", c->window);
@@ -496,6 +512,8 @@ static void identity_switches(const struct model_config *c,
 	identity_u32(id, "config.learned_from", c->learned_from);
 	identity_u32(id, "config.two_ropes", c->two_ropes);
 	identity_u32(id, "config.unplaced", c->unplaced);
+	id->add(id->arg, "config.unturned", c->unturned, sizeof(c->unturned));
+	identity_u32(id, "config.turn_pairs", c->turn_pairs);
 	identity_state(c, id);
 }
 

@@ -86,6 +86,11 @@ static int upload_tensor(void *arg, const struct weight_at *at)
 	const void *from = u->model ? upload_source(u, at, &parts[0]) : NULL;
 	u32 i, j;
 
+	/* The vectors of heads are one copy, which comes with the first. */
+	if (at->expert && weight_of_head(at->spec))
+		return 0;
+	parts[0].rows *= at->heads;
+
 	for (i = 0; i < at->stack; i++) {
 		for (j = 0; j < nr; j++) {
 			if (u->model)

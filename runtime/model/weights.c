@@ -69,9 +69,13 @@ static void weight_numbers(const struct st_tensor *t, float *to)
 		to[i] = weight_elem(t, i);
 }
 
-/* Memory for a copy of @t with @size bytes an element; NULL: no memory. */
-static void *weight_own(struct binder *b, const struct st_tensor *t,
-			size_t size)
+static bool weight_is_norm(const struct weight_spec *s)
+{
+	return s->how == HOW_NORM || s->how == HOW_HEAD_NORM;
+}
+
+/* Memory for a copy of @n elements of @size bytes; NULL: no memory. */
+static void *weight_own_many(struct binder *b, u64 n, size_t size)
 {
 	void **owned, *copy;
 
@@ -79,12 +83,19 @@ static void *weight_own(struct binder *b, const struct st_tensor *t,
 	if (!owned)
 		return NULL;
 	b->w->owned = owned;
-	copy = malloc(t->nr_elems * size);
+	copy = malloc(n * size);
 	if (!copy)
 		return NULL;
 	owned[b->w->nr_owned++] = copy;
-	b->w->owned_bytes += t->nr_elems * size;
+	b->w->owned_bytes += n * size;
 	return copy;
+}
+
+/* Memory for a copy of @t with @size bytes an element; NULL: no memory. */
+static void *weight_own(struct binder *b, const struct st_tensor *t,
+			size_t size)
+{
+	return weight_own_many(b, t->nr_elems, size);
 }
 
 /* A copy of a tensor in f32, owned by the weights; NULL: no memory. */
@@ -361,7 +372,7 @@ static int weight_turn_taps(float *v, u64 channels, u32 taps)
 static int weight_turn_vector(struct binder *b, const struct weight_at *at,
 			      float *v)
 {
-	const bool plus_one = at->spec->how == HOW_NORM &&
+	const bool plus_one = weight_is_norm(at->spec) &&
 			      b->cfg->norm_plus_one;
 	u64 i;
 	int ret = 0;
@@ -373,6 +384,25 @@ static int weight_turn_vector(struct binder *b, const struct weight_at *at,
 	if (at->spec->how == HOW_TAPS)
 		ret = weight_turn_taps(v, at->rows, b->cfg->state.conv);
 	return ret;
+}
+
+/* The vectors of heads follow one another in one copy, which the first one makes. */
+static int weight_set_head(struct binder *b, const struct weight_at *at,
+			   const struct st_tensor *t)
+{
+	const struct weight_part whole = { at->spec->offset, at->rows };
+	float **place = weight_place_of(b->w, at, 0, &whole);
+	u64 i;
+
+	if (!at->expert)
+		*place = weight_own_many(b, at->heads * at->rows,
+					 sizeof(**place));
+	if (!*place)
+		return model_fail_errno(b->err, -ENOMEM, t->path, t->name);
+	for (i = 0; i < at->rows; i++)
+		(*place)[at->expert * at->rows + i] = weight_elem(t, i);
+	ckpt_drop(b->c, t);
+	return 0;
 }
 
 static int weight_set_vector(struct binder *b, const struct weight_at *at,
@@ -392,6 +422,14 @@ static int weight_set_vector(struct binder *b, const struct weight_at *at,
 	return 0;
 }
 
+/* Heads of a vector that is stored as [heads][head]; 0: it is not. */
+static u32 weight_head_rows(const struct model_config *cfg,
+			    const struct weight_at *at)
+{
+	return at->spec->how == HOW_HEAD_NORM && cfg->qk_norm == QK_NORM_EACH ?
+	       (u32)(at->rows / cfg->head_dim) : 0;
+}
+
 static int weight_place(void *arg, const struct weight_at *at)
 {
 	struct binder *b = arg;
@@ -402,7 +440,10 @@ static int weight_place(void *arg, const struct weight_at *at)
 
 	if (at->spec->of == OF_EXPERTS)
 		shape[nr++] = at->stack;
-	shape[nr++] = at->turned ? at->cols : at->rows;
+	if (weight_head_rows(b->cfg, at))
+		shape[nr++] = weight_head_rows(b->cfg, at);
+	shape[nr++] = (at->turned ? at->cols : at->rows) /
+		      max(weight_head_rows(b->cfg, at), 1u);
 	if (at->cols)
 		shape[nr++] = at->turned ? at->rows : at->cols;
 	if (at->spec->how == HOW_TAPS) {
@@ -420,6 +461,8 @@ static int weight_place(void *arg, const struct weight_at *at)
 	weight_count(b, at, t);
 	if (b->judge)
 		return 0;
+	if (weight_of_head(at->spec))
+		return weight_set_head(b, at, t);
 	return at->cols ? weight_set_matrix(b, at, t) :
 			  weight_set_vector(b, at, t);
 }
@@ -565,12 +608,13 @@ struct each {
 
 static int each_one(void *arg, const struct weight_at *at)
 {
-	const bool norm = at->spec->how == HOW_NORM;
+	const bool norm = weight_is_norm(at->spec);
 	const struct each *e = arg;
+	const u32 heads = weight_head_rows(e->cfg, at);
 	const struct weight_place p = {
 		.name = at->name,
-		.stack = at->spec->of == OF_EXPERTS ? at->stack : 0,
-		.rows = at->turned ? at->cols : at->rows,
+		.stack = at->spec->of == OF_EXPERTS ? at->stack : heads,
+		.rows = (at->turned ? at->cols : at->rows) / max(heads, 1u),
 		.cols = at->turned ? at->rows : at->cols,
 		.taps = at->spec->how == HOW_TAPS ? e->cfg->state.conv : 0,
 		.is_norm = norm,

@@ -25,11 +25,17 @@ struct model_layer {
 	const float		*attn_norm;	/* [hidden] */
 	const float		*attn_norm_bias;
 	const float		*attn_post;	/* [hidden], after attention */
+	const float		*attn_post_bias;
 	const float		*mlp_norm;	/* [hidden] */
 	const float		*mlp_norm_bias;
 	const float		*mlp_post;	/* [hidden], after the MLP */
-	const float		*q_norm;	/* [head_dim]; latent: [q_rank] */
-	const float		*k_norm;	/* [head_dim]; latent: [rank] */
+	const float		*mlp_post_bias;
+	const float		*q_norm;	/* [head_dim]; latent: [q_rank]; whole or
+						 * each: [heads * head_dim] */
+	const float		*q_norm_bias;	/* [head_dim] */
+	const float		*k_norm;	/* [head_dim]; latent: [rank]; whole or
+						 * each: [kv_heads * head_dim] */
+	const float		*k_norm_bias;
 	const float		*q_bias;	/* [heads * head_dim] */
 	const float		*k_bias;	/* [kv_heads * head_dim] */
 	const float		*v_bias;	/* [kv_heads * head_dim] */
@@ -62,10 +68,13 @@ struct model_layer {
 
 /**
  * struct model_weights - all parameters
- * @embed:	[vocab][hidden]
- * @head:	[vocab][hidden]; @embed again if tied
- * @pos:	[positions][hidden], of learned positions
+ * @embed:	[vocab][width of embeddings]
+ * @head:	the same shape; @embed again if tied
+ * @head_bias:	[vocab]
+ * @project_in:	[hidden][width of embeddings], if that is not hidden
+ * @project_out: [width of embeddings][hidden], likewise
  * @pos:	[positions][hidden], the table of learned positions
+ * @norm:	[hidden], the last norm
  * @norm_bias:	[hidden]
  * @layers:	one a decoder layer
  * @experts:	memory of all layers' experts
@@ -82,6 +91,9 @@ struct model_layer {
 struct model_weights {
 	struct kern_weight	embed;
 	struct kern_weight	head;
+	const float		*head_bias;
+	struct kern_weight	project_in;
+	struct kern_weight	project_out;
 	struct kern_weight	pos;
 	const float		*norm;
 	const float		*norm_bias;

@@ -115,15 +115,19 @@ static void carve_ops(struct model_work *w, const struct model_config *cfg,
 {
 	const u64 q = rows * cfg->heads * cfg->head_dim;
 	const u64 kv = rows * cfg->kv_heads * config_kv_dim(cfg);
+	const u64 widest = rows * max(cfg->hidden, cfg->embed_dim);
 
 	w->bytes = 0;
 	w->x = take_floats(w, rows * cfg->hidden);
-	w->h = take_floats(w, rows * cfg->hidden);
-	w->side = take_floats(w, rows * cfg->hidden);
+	w->h = take_floats(w, widest);
+	w->side = take_floats(w, widest);
 	w->q = take_floats(w, q);
 	w->k = take_floats(w, kv);
 	w->v = take_floats(w, kv);
 	w->attn = take_floats(w, rows * config_attn_out(cfg));
+	w->q_turned = take_floats(w, cfg->turn_pairs ? q : 0);
+	w->k_turned = take_floats(w, cfg->turn_pairs ? kv : 0);
+	w->ones = take_floats(w, cfg->plain_norms ? cfg->hidden : 0);
 	carve_latent(w, cfg, rows);
 	w->qkv = take_floats(w, cfg->layout == LAYOUT_NEOX ? 3 * q : 0);
 	carve_state(w, cfg, rows);
@@ -172,6 +176,30 @@ static void place_freqs(struct model *model)
 	model->ops->mem_put(model->ctx, w->inv_local, model->inv_local, bytes);
 }
 
+/* Put the weights of norms that have none where the ops read them. */
+static int place_ones(struct model *model)
+{
+	const u32 n = model->cfg.plain_norms ? model->cfg.hidden : 0;
+	const bool device = model_on_device(model);
+	float *to = model->work.ones;
+	u32 i;
+
+	if (!n)
+		return 0;
+	if (device)
+		to = malloc(n * sizeof(*to));
+	if (!to)
+		return -ENOMEM;
+	for (i = 0; i < n; i++)
+		to[i] = 1.0f;
+	if (device) {
+		model->ops->mem_put(model->ctx, model->work.ones, to,
+				    n * sizeof(*to));
+		free(to);
+	}
+	return 0;
+}
+
 int work_create(struct model *model)
 {
 	const u64 rows = model->info.max_rows;
@@ -195,7 +223,7 @@ int work_create(struct model *model)
 	carve_host(w, &model->cfg, &model->info);
 	memset(w->told, 0xff, rows * sizeof(*w->told));
 	place_freqs(model);
-	return 0;
+	return place_ones(model);
 }
 
 void work_destroy(struct model *model)

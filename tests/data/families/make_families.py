@@ -211,6 +211,17 @@ CASES = {
         num_attention_heads=2),
 }
 
+
+
+CASES["opt-behind"] = dict(
+    CASES["opt"], word_embed_proj_dim=48, do_layer_norm_before=False)
+CASES["opt-plain"] = dict(
+    CASES["opt"], word_embed_proj_dim=80, enable_bias=False,
+    layer_norm_elementwise_affine=False)
+CASES["gpt2-layers"] = dict(
+    CASES["gpt2"], n_layer=3, scale_attn_by_inverse_layer_idx=True,
+    reorder_and_upcast_attn=True)
+
 # Layers without experts follow a small change of KV smoothly.
 CASES["deepseek2"] = dict(deepseek(), first_k_dense_replace=3)
 CASES["deepseek2-yarn"] = dict(
@@ -234,6 +245,11 @@ MODEL_TYPE = {
     "DeepseekV2ForCausalLM": "deepseek_v2",
     "GraniteMoeHybridForCausalLM": "granitemoehybrid",
     "BambaForCausalLM": "bamba",
+    "GraniteForCausalLM": "granite", "Olmo2ForCausalLM": "olmo2",
+    "SmolLM3ForCausalLM": "smollm3", "CohereForCausalLM": "cohere",
+    "Cohere2ForCausalLM": "cohere2", "GemmaForCausalLM": "gemma",
+    "PhiForCausalLM": "phi", "Starcoder2ForCausalLM": "starcoder2",
+    "StableLmForCausalLM": "stablelm",
 }
 
 
@@ -257,7 +273,7 @@ def steps(name, n):
 def tensor(name, shape, plus_one, reach):
     n = int(np.prod(shape))
     k = steps(name, n)
-    if len(shape) > 1 and not name.endswith("bias"):
+    if len(shape) > 1 and not name.endswith(("bias", "_norm.weight")):
         v = k / 64 * 2.0 ** np.floor(np.log2(2 * reach))
     elif len(shape) == 3:
         v = k / 128
@@ -367,4 +383,5 @@ def main():
         make(top, case)
 
 
-main()
+if __name__ == "__main__":
+    main()
