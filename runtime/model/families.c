@@ -278,6 +278,18 @@ static const struct config_family bamba = {
 	.recurrent = RECURRENT_BAMBA,
 };
 
+/* Granite 3, dense. */
+static const struct config_family granite3 = {
+	.keys = &llama_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU },
+	.kv_is_heads = true,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+	.has_attn_bias = true,
+	.has_mlp_bias = true,
+	.more = config_read_factors,
+};
+
 static const struct {
 	const char			*arch;
 	const struct config_family	*row;

@@ -24,7 +24,8 @@
 	x("GPTNeoXForCausalLM",	neox)					\
 	x("GptOssForCausalLM",	gpt_oss)				\
 	x("GraniteMoeHybridForCausalLM", granite)			\
-	x("BambaForCausalLM",	bamba)
+	x("BambaForCausalLM",	bamba)					\
+	x("GraniteForCausalLM",	granite3)
 
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {

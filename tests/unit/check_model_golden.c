@@ -301,6 +301,7 @@ static const struct {
 	{ "neox", "use_parallel_residual", "false" },
 	{ "neox", "rotary_pct", "0.5" },
 	{ "bamba", "attn_layer_indices", "[0]" },
+	{ "granite3", "attention_multiplier", "0.25" },
 	{ "opt-plain", "do_layer_norm_before", "false" },
 	{ "opt-plain", "_remove_final_layer_norm", "true" },
 	{ "gpt2", "scale_attn_by_inverse_layer_idx", "true" },

@@ -211,6 +211,12 @@ CASES = {
         num_attention_heads=2),
 }
 
+CASES["granite3"] = llama(
+    "GraniteForCausalLM", model_type="granite", rope_theta=10000.0,
+    rope_scaling=None, attention_bias=True, mlp_bias=True,
+    attention_dropout=0.1, embedding_multiplier=6.0,
+    attention_multiplier=0.125, residual_multiplier=0.5, logits_scaling=3.0,
+    pad_token_id=0)
 
 
 CASES["opt-behind"] = dict(
