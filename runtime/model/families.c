@@ -290,6 +290,17 @@ static const struct config_family granite3 = {
 	.more = config_read_factors,
 };
 
+static const struct config_family olmo2 = {
+	.keys = &llama_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU,
+		    .no_pre_norms = true, .post_norms = true,
+		    .qk_norm = QK_NORM_WHOLE },
+	.kv_is_heads = true,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+	.has_attn_bias = true,
+};
+
 static const struct {
 	const char			*arch;
 	const struct config_family	*row;

@@ -25,7 +25,8 @@
 	x("GptOssForCausalLM",	gpt_oss)				\
 	x("GraniteMoeHybridForCausalLM", granite)			\
 	x("BambaForCausalLM",	bamba)					\
-	x("GraniteForCausalLM",	granite3)
+	x("GraniteForCausalLM",	granite3)				\
+	x("Olmo2ForCausalLM",	olmo2)
 
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {

@@ -217,6 +217,10 @@ CASES["granite3"] = llama(
     attention_dropout=0.1, embedding_multiplier=6.0,
     attention_multiplier=0.125, residual_multiplier=0.5, logits_scaling=3.0,
     pad_token_id=0)
+CASES["olmo2"] = llama(
+    "Olmo2ForCausalLM", model_type="olmo2", rope_theta=500000.0,
+    rope_scaling=None, attention_bias=False, attention_dropout=0.0,
+    pad_token_id=0, initializer_range=0.06)
 
 
 CASES["opt-behind"] = dict(
