@@ -301,6 +301,19 @@ static const struct config_family olmo2 = {
 	.has_attn_bias = true,
 };
 
+static const struct config_family smollm3 = {
+	.keys = &llama_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU,
+		    .tied = true },
+	.window = WINDOW_UNTURNED,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.def_theta = 2000000.0,
+	.has_head_dim = true,
+	.has_attn_bias = true,
+	.has_mlp_bias = true,
+	.more = config_read_smollm3,
+};
+
 static const struct {
 	const char			*arch;
 	const struct config_family	*row;

@@ -26,7 +26,8 @@
 	x("GraniteMoeHybridForCausalLM", granite)			\
 	x("BambaForCausalLM",	bamba)					\
 	x("GraniteForCausalLM",	granite3)				\
-	x("Olmo2ForCausalLM",	olmo2)
+	x("Olmo2ForCausalLM",	olmo2)					\
+	x("SmolLM3ForCausalLM",	smollm3)
 
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {

@@ -221,6 +221,18 @@ CASES["olmo2"] = llama(
     "Olmo2ForCausalLM", model_type="olmo2", rope_theta=500000.0,
     rope_scaling=None, attention_bias=False, attention_dropout=0.0,
     pad_token_id=0, initializer_range=0.06)
+CASES["smollm3"] = dict(
+    llama("SmolLM3ForCausalLM", model_type="smollm3", rope_theta=5e6,
+          rope_scaling=None, attention_bias=False, mlp_bias=False,
+          no_rope_layers=[1, 0, 1, 0], no_rope_layer_interval=2,
+          layer_types=["full_attention"] * 4, max_window_layers=28,
+          sliding_window=None, use_sliding_window=False, pretraining_tp=2,
+          pad_token_id=0),
+    num_hidden_layers=4, tie_word_embeddings=True)
+CASES["smollm3-window"] = dict(
+    llama("SmolLM3ForCausalLM", model_type="smollm3", rope_theta=5e6,
+          no_rope_layer_interval=3, sliding_window=16,
+          use_sliding_window=True, pad_token_id=0), num_hidden_layers=3)
 
 
 CASES["opt-behind"] = dict(
