@@ -314,6 +314,30 @@ static const struct config_family smollm3 = {
 	.more = config_read_smollm3,
 };
 
+static const struct config_keys norm_keys = {
+	.hidden = "hidden_size",
+	.inter = "intermediate_size",
+	.layers = "num_hidden_layers",
+	.heads = "num_attention_heads",
+	.kv_heads = "num_key_value_heads",
+	.max_position = "max_position_embeddings",
+	.eps = "layer_norm_eps",
+	.act = "hidden_act",
+};
+
+static const struct config_family cohere = {
+	.keys = &norm_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU,
+		    .layer_norm = true, .parallel = true, .shared_norm = true,
+		    .tied = true, .turn_pairs = true },
+	.kv_is_heads = true,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.def_theta = 500000.0,
+	.has_head_dim = true,
+	.has_attn_bias = true,
+	.more = config_read_cohere,
+};
+
 static const struct {
 	const char			*arch;
 	const struct config_family	*row;

@@ -27,7 +27,8 @@
 	x("BambaForCausalLM",	bamba)					\
 	x("GraniteForCausalLM",	granite3)				\
 	x("Olmo2ForCausalLM",	olmo2)					\
-	x("SmolLM3ForCausalLM",	smollm3)
+	x("SmolLM3ForCausalLM",	smollm3)				\
+	x("CohereForCausalLM",	cohere)
 
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {

@@ -304,6 +304,7 @@ static const struct {
 	{ "granite3", "attention_multiplier", "0.25" },
 	{ "smollm3", "no_rope_layers", "[1,1,0,0]" },
 	{ "smollm3-window", "sliding_window", "17" },
+	{ "cohere", "logit_scale", "0.5" },
 	{ "opt-plain", "do_layer_norm_before", "false" },
 	{ "opt-plain", "_remove_final_layer_norm", "true" },
 	{ "gpt2", "scale_attn_by_inverse_layer_idx", "true" },

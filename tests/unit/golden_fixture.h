@@ -29,7 +29,8 @@ static const char * const cases[] = {
 	"deepseek2", "deepseek2-yarn", "deepseek2-moe", "deepseek2-groups-moe",
 	"gemma2", "gemma3", "gpt2", "opt", "neox", "neox-sequential",
 	"gpt-oss", "qwen3-moe-all", "granite", "granite-rope", "bamba",
-	"granite3", "olmo2", "smollm3", "smollm3-window", 			"opt-behind", "opt-plain", "gpt2-layers",
+	"granite3", "olmo2", "smollm3", "smollm3-window", "cohere",
+	"cohere-qk-norm", 		"opt-behind", "opt-plain", "gpt2-layers",
 };
 
 /*

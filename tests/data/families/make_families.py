@@ -235,6 +235,20 @@ CASES["smollm3-window"] = dict(
           use_sliding_window=True, pad_token_id=0), num_hidden_layers=3)
 
 
+def cohere(arch, **more):
+    config = dict(
+        llama(arch, layer_norm_eps=1e-5, attention_bias=False,
+              attention_dropout=0.0, rope_theta=10000.0, logit_scale=0.25,
+              pad_token_id=0), tie_word_embeddings=True, **more)
+    del config["rms_norm_eps"]
+    return config
+
+
+CASES["cohere"] = cohere("CohereForCausalLM", model_type="cohere",
+                         model_max_length=131072)
+CASES["cohere-qk-norm"] = dict(
+    cohere("CohereForCausalLM", use_qk_norm=True), attention_bias=True,
+    tie_word_embeddings=False)
 CASES["opt-behind"] = dict(
     CASES["opt"], word_embed_proj_dim=48, do_layer_norm_before=False)
 CASES["opt-plain"] = dict(
