@@ -338,6 +338,22 @@ static const struct config_family cohere = {
 	.more = config_read_cohere,
 };
 
+static const struct config_family cohere2 = {
+	.keys = &norm_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU,
+		    .layer_norm = true, .parallel = true, .shared_norm = true,
+		    .tied = true, .turn_pairs = true },
+	.kv_is_heads = true,
+	.window = WINDOW_PATTERN,
+	.pattern = 4,
+	.def_window = 4096,
+	.turns_local = true,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+	.has_attn_bias = true,
+	.more = config_read_cohere,
+};
+
 static const struct {
 	const char			*arch;
 	const struct config_family	*row;

@@ -28,7 +28,8 @@
 	x("GraniteForCausalLM",	granite3)				\
 	x("Olmo2ForCausalLM",	olmo2)					\
 	x("SmolLM3ForCausalLM",	smollm3)				\
-	x("CohereForCausalLM",	cohere)
+	x("CohereForCausalLM",	cohere)					\
+	x("Cohere2ForCausalLM",	cohere2)
 
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {

@@ -305,6 +305,8 @@ static const struct {
 	{ "smollm3", "no_rope_layers", "[1,1,0,0]" },
 	{ "smollm3-window", "sliding_window", "17" },
 	{ "cohere", "logit_scale", "0.5" },
+	{ "cohere2", "layer_types", "[\"sliding_attention\","
+	  "\"full_attention\",\"full_attention\",\"sliding_attention\"]" },
 	{ "opt-plain", "do_layer_norm_before", "false" },
 	{ "opt-plain", "_remove_final_layer_norm", "true" },
 	{ "gpt2", "scale_attn_by_inverse_layer_idx", "true" },

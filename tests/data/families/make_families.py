@@ -249,6 +249,15 @@ CASES["cohere"] = cohere("CohereForCausalLM", model_type="cohere",
 CASES["cohere-qk-norm"] = dict(
     cohere("CohereForCausalLM", use_qk_norm=True), attention_bias=True,
     tie_word_embeddings=False)
+CASES["cohere2"] = dict(
+    cohere("Cohere2ForCausalLM", model_type="cohere2", head_dim=16,
+           cache_implementation="hybrid", layer_switch=3,
+           order_of_interleaved_layers="local_attn_first",
+           position_embedding_type="rope_gptj", rope_scaling=None,
+           rotary_pct=1.0, sliding_window=16, sliding_window_pattern=3,
+           use_embedding_sharing=True, use_gated_activation=True,
+           use_parallel_block=True, use_parallel_embedding=True),
+    num_hidden_layers=4)
 CASES["opt-behind"] = dict(
     CASES["opt"], word_embed_proj_dim=48, do_layer_norm_before=False)
 CASES["opt-plain"] = dict(
