@@ -354,6 +354,18 @@ static const struct config_family cohere2 = {
 	.more = config_read_cohere,
 };
 
+static const struct config_family gemma1 = {
+	.keys = &llama_keys,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true,
+		    .act = KERN_GELU_TANH, .norm_plus_one = true,
+		    .tied = true },
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+	.def_head_dim = 256,
+	.has_attn_bias = true,
+	.more = config_read_gemma1,
+};
+
 static const struct {
 	const char			*arch;
 	const struct config_family	*row;

@@ -29,7 +29,8 @@
 	x("Olmo2ForCausalLM",	olmo2)					\
 	x("SmolLM3ForCausalLM",	smollm3)				\
 	x("CohereForCausalLM",	cohere)					\
-	x("Cohere2ForCausalLM",	cohere2)
+	x("Cohere2ForCausalLM",	cohere2)				\
+	x("GemmaForCausalLM",	gemma1)
 
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {

@@ -258,6 +258,14 @@ CASES["cohere2"] = dict(
            use_embedding_sharing=True, use_gated_activation=True,
            use_parallel_block=True, use_parallel_embedding=True),
     num_hidden_layers=4)
+CASES["gemma1"] = dict(
+    architectures=["GemmaForCausalLM"], vocab_size=256, hidden_size=64,
+    intermediate_size=96, num_hidden_layers=2, num_attention_heads=4,
+    num_key_value_heads=1, head_dim=32, max_position_embeddings=256,
+    rms_norm_eps=1e-6, initializer_range=0.15, hidden_act="gelu",
+    hidden_activation="gelu_pytorch_tanh", attention_bias=False,
+    tie_word_embeddings=False, rope_theta=10000.0, rope_scaling=None,
+    pad_token_id=0, bos_token_id=2, eos_token_id=1)
 CASES["opt-behind"] = dict(
     CASES["opt"], word_embed_proj_dim=48, do_layer_norm_before=False)
 CASES["opt-plain"] = dict(
