@@ -366,6 +366,20 @@ static const struct config_family gemma1 = {
 	.more = config_read_gemma1,
 };
 
+static const struct config_family phi = {
+	.keys = &norm_keys,
+	.preset = { .layout = LAYOUT_PHI, .act = KERN_GELU_TANH,
+		    .layer_norm = true, .norm_bias = true, .parallel = true,
+		    .shared_norm = true, .qkv_bias = true, .o_bias = true,
+		    .mlp_bias = true, .head_bias = true },
+	.kv_is_heads = true,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.def_part = 0.5,
+	.takes_part = true,
+	.has_head_dim = true,
+	.more = config_read_phi,
+};
+
 static const struct {
 	const char			*arch;
 	const struct config_family	*row;

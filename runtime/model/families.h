@@ -30,7 +30,8 @@
 	x("SmolLM3ForCausalLM",	smollm3)				\
 	x("CohereForCausalLM",	cohere)					\
 	x("Cohere2ForCausalLM",	cohere2)				\
-	x("GemmaForCausalLM",	gemma1)
+	x("GemmaForCausalLM",	gemma1)					\
+	x("PhiForCausalLM",	phi)
 
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {

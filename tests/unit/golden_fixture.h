@@ -30,7 +30,8 @@ static const char * const cases[] = {
 	"gemma2", "gemma3", "gpt2", "opt", "neox", "neox-sequential",
 	"gpt-oss", "qwen3-moe-all", "granite", "granite-rope", "bamba",
 	"granite3", "olmo2", "smollm3", "smollm3-window", "cohere",
-	"cohere-qk-norm", "cohere2", "gemma1", 		"opt-behind", "opt-plain", "gpt2-layers",
+	"cohere-qk-norm", "cohere2", "gemma1", "phi", "phi-qk-norm",
+	"opt-behind", "opt-plain", "gpt2-layers",
 };
 
 /*

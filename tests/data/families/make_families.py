@@ -266,6 +266,19 @@ CASES["gemma1"] = dict(
     hidden_activation="gelu_pytorch_tanh", attention_bias=False,
     tie_word_embeddings=False, rope_theta=10000.0, rope_scaling=None,
     pad_token_id=0, bos_token_id=2, eos_token_id=1)
+NORMS = dict(
+    vocab_size=256, hidden_size=64, intermediate_size=128, num_hidden_layers=2,
+    num_attention_heads=2, num_key_value_heads=1, max_position_embeddings=256,
+    initializer_range=0.15, rope_theta=10000.0, bos_token_id=0, eos_token_id=0)
+CASES["phi"] = dict(
+    NORMS, architectures=["PhiForCausalLM"], model_type="phi",
+    num_key_value_heads=None, attention_dropout=0.0, embd_pdrop=0.0,
+    resid_pdrop=0.1, hidden_act="gelu_new", layer_norm_eps=1e-5,
+    partial_rotary_factor=0.5, qk_layernorm=False, rope_scaling=None,
+    tie_word_embeddings=False)
+CASES["phi-qk-norm"] = dict(
+    CASES["phi"], num_key_value_heads=2, qk_layernorm=True,
+    partial_rotary_factor=0.25)
 CASES["opt-behind"] = dict(
     CASES["opt"], word_embed_proj_dim=48, do_layer_norm_before=False)
 CASES["opt-plain"] = dict(
