@@ -380,6 +380,28 @@ static const struct config_family phi = {
 	.more = config_read_phi,
 };
 
+static const struct config_keys starcoder2_keys = {
+	.hidden = "hidden_size",
+	.inter = "intermediate_size",
+	.layers = "num_hidden_layers",
+	.heads = "num_attention_heads",
+	.kv_heads = "num_key_value_heads",
+	.max_position = "max_position_embeddings",
+	.eps = "norm_epsilon",
+	.act = "hidden_act",
+};
+
+static const struct config_family starcoder2 = {
+	.keys = &starcoder2_keys,
+	.preset = { .layout = LAYOUT_STARCODER2, .act = KERN_GELU_TANH,
+		    .layer_norm = true, .norm_bias = true, .tied = true,
+		    .qkv_bias = true, .o_bias = true, .mlp_bias = true },
+	.window = WINDOW_ALL,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+	.more = config_read_starcoder2,
+};
+
 static const struct {
 	const char			*arch;
 	const struct config_family	*row;

@@ -31,7 +31,8 @@
 	x("CohereForCausalLM",	cohere)					\
 	x("Cohere2ForCausalLM",	cohere2)				\
 	x("GemmaForCausalLM",	gemma1)					\
-	x("PhiForCausalLM",	phi)
+	x("PhiForCausalLM",	phi)					\
+	x("Starcoder2ForCausalLM", starcoder2)
 
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {

@@ -308,6 +308,7 @@ static const struct {
 	{ "cohere2", "layer_types", "[\"sliding_attention\","
 	  "\"full_attention\",\"full_attention\",\"sliding_attention\"]" },
 	{ "phi", "partial_rotary_factor", "0.25" },
+	{ "starcoder2", "sliding_window", "17" },
 	{ "opt-plain", "do_layer_norm_before", "false" },
 	{ "opt-plain", "_remove_final_layer_norm", "true" },
 	{ "gpt2", "scale_attn_by_inverse_layer_idx", "true" },

@@ -279,6 +279,18 @@ CASES["phi"] = dict(
 CASES["phi-qk-norm"] = dict(
     CASES["phi"], num_key_value_heads=2, qk_layernorm=True,
     partial_rotary_factor=0.25)
+CASES["starcoder2"] = dict(
+    NORMS, architectures=["Starcoder2ForCausalLM"], model_type="starcoder2",
+    activation_function="gelu", attention_dropout=0.1,
+    attention_softmax_in_fp32=True, embedding_dropout=0.1,
+    residual_dropout=0.1, hidden_act="gelu_pytorch_tanh",
+    layer_norm_epsilon=1e-5, norm_epsilon=1e-5, mlp_type="default",
+    norm_type="layer_norm", scale_attention_softmax_in_fp32=True,
+    scale_attn_weights=True, sliding_window=16, use_bias=True)
+CASES["starcoder2-plain"] = dict(
+    NORMS, architectures=["Starcoder2ForCausalLM"], num_attention_heads=4,
+    num_key_value_heads=2, norm_epsilon=1e-5, hidden_act="gelu_pytorch_tanh",
+    use_bias=False, sliding_window=None, tie_word_embeddings=False)
 CASES["opt-behind"] = dict(
     CASES["opt"], word_embed_proj_dim=48, do_layer_norm_before=False)
 CASES["opt-plain"] = dict(
