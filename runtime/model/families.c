@@ -402,6 +402,18 @@ static const struct config_family starcoder2 = {
 	.more = config_read_starcoder2,
 };
 
+static const struct config_family stablelm = {
+	.keys = &norm_keys,
+	.preset = { .layout = LAYOUT_STABLELM, .gated = true, .act = KERN_SILU,
+		    .layer_norm = true, .norm_bias = true },
+	.kv_is_heads = true,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.def_part = 0.25,
+	.takes_part = true,
+	.has_parallel = true,
+	.more = config_read_stablelm,
+};
+
 static const struct {
 	const char			*arch;
 	const struct config_family	*row;

@@ -32,7 +32,8 @@
 	x("Cohere2ForCausalLM",	cohere2)				\
 	x("GemmaForCausalLM",	gemma1)					\
 	x("PhiForCausalLM",	phi)					\
-	x("Starcoder2ForCausalLM", starcoder2)
+	x("Starcoder2ForCausalLM", starcoder2)				\
+	x("StableLmForCausalLM", stablelm)
 
 /* Which layers are local if "layer_types" is missing. */
 enum window_kind {

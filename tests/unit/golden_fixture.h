@@ -31,7 +31,8 @@ static const char * const cases[] = {
 	"gpt-oss", "qwen3-moe-all", "granite", "granite-rope", "bamba",
 	"granite3", "olmo2", "smollm3", "smollm3-window", "cohere",
 	"cohere-qk-norm", "cohere2", "gemma1", "phi", "phi-qk-norm",
-	"starcoder2", "starcoder2-plain", 	"opt-behind", "opt-plain", "gpt2-layers",
+	"starcoder2", "starcoder2-plain", "stablelm", "stablelm-qk-norm",
+	"opt-behind", "opt-plain", "gpt2-layers",
 };
 
 /*

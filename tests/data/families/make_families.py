@@ -291,6 +291,15 @@ CASES["starcoder2-plain"] = dict(
     NORMS, architectures=["Starcoder2ForCausalLM"], num_attention_heads=4,
     num_key_value_heads=2, norm_epsilon=1e-5, hidden_act="gelu_pytorch_tanh",
     use_bias=False, sliding_window=None, tie_word_embeddings=False)
+CASES["stablelm"] = dict(
+    NORMS, architectures=["StableLmForCausalLM"], model_type="stablelm",
+    hidden_act="silu", layer_norm_eps=1e-5, partial_rotary_factor=0.25,
+    use_qkv_bias=True, tie_word_embeddings=False)
+CASES["stablelm-qk-norm"] = dict(
+    NORMS, architectures=["StableLmForCausalLM"], num_attention_heads=4,
+    num_key_value_heads=2, hidden_act="silu", layer_norm_eps=1e-5,
+    partial_rotary_factor=0.5, attention_dropout=0.0, hidden_dropout=0.0,
+    qk_layernorm=True, use_parallel_residual=True, tie_word_embeddings=False)
 CASES["opt-behind"] = dict(
     CASES["opt"], word_embed_proj_dim=48, do_layer_norm_before=False)
 CASES["opt-plain"] = dict(
