@@ -20,6 +20,59 @@ static int read_change(const char *of, const char *key, const char *value)
 }
 
 static const struct change bad[] = {
+	{ "smollm3", "no_rope_layers", "[1,0,1]", -EINVAL,
+	  "no_rope_layers: is no list of a number for each of 4 layers" },
+	{ "smollm3", "no_rope_layers", "[1,0,1,2]", -EINVAL,
+	  "no_rope_layers: holds something that is neither 0 nor 1" },
+	{ "smollm3", "no_rope_layers", "7", -EINVAL, "no_rope_layers: is no" },
+	{ "smollm3", "layer_types", "[\"sliding_attention\","
+	  "\"full_attention\",\"full_attention\",\"full_attention\"]", -EINVAL,
+	  "layer_types: names \"sliding_attention\"" },
+	{ "smollm3-window", "no_rope_layer_interval", "0", -EINVAL,
+	  "no_rope_layer_interval: 0 is" },
+	{ "cohere", "logit_scale", "0", -EINVAL, "logit_scale: 0 is outside" },
+	{ "cohere", "partial_rotary_factor", "0.5", -EOPNOTSUPP,
+	  "partial_rotary_factor: 0.5 is not supported" },
+	{ "cohere", "use_parallel_residual", "false", -EOPNOTSUPP,
+	  "use_parallel_residual: is not known for CohereForCausalLM" },
+	{ "cohere", "sliding_window", "16", -EOPNOTSUPP,
+	  "sliding_window: is not known" },
+	{ "cohere2", "layer_switch", "4", -EINVAL,
+	  "layer_switch: 4 is not sliding_window_pattern, 3: correct it" },
+	{ "cohere2", "order_of_interleaved_layers", "\"global_attn_first\"",
+	  -EOPNOTSUPP, "order_of_interleaved_layers: \"global_attn_first\" is "
+	  "not supported: use a model with \"local_attn_first\"" },
+	{ "cohere2", "position_embedding_type", "\"rope_neox\"", -EOPNOTSUPP,
+	  "position_embedding_type: \"rope_neox\" is not" },
+	{ "cohere2", "rotary_pct", "0.5", -EOPNOTSUPP, "rotary_pct: 0.5 is" },
+	{ "cohere2", "use_parallel_block", "false", -EOPNOTSUPP,
+	  "use_parallel_block: is not supported: use a model with true" },
+	{ "cohere2", "sliding_window", "null", -EINVAL,
+	  "sliding_window: is null" },
+	{ "gemma1", "hidden_activation", "\"gelu\"", -EOPNOTSUPP,
+	  "hidden_activation: \"gelu\" is not supported" },
+	{ "gemma1", "final_logit_softcapping", "30", -EOPNOTSUPP,
+	  "final_logit_softcapping: asks" },
+	{ "phi", "partial_rotary_factor", "0.1", -EOPNOTSUPP,
+	  "partial_rotary_factor: turns 3 of 32" },
+	{ "phi", "use_parallel_residual", "false", -EOPNOTSUPP,
+	  "use_parallel_residual: is not known for PhiForCausalLM" },
+	{ "starcoder2", "mlp_type", "\"gated\"", -EOPNOTSUPP,
+	  "mlp_type: \"gated\" is not supported: use a model with "
+	  "\"default\"" },
+	{ "starcoder2", "norm_type", "\"rms_norm\"", -EOPNOTSUPP,
+	  "norm_type: \"rms_norm\" is not" },
+	{ "starcoder2", "norm_epsilon", NULL, -EINVAL,
+	  "norm_epsilon: is missing" },
+	{ "stablelm", "use_qkv_bias", "1", -EINVAL, "use_qkv_bias: is" },
+	{ "stablelm", "head_dim", "64", -EOPNOTSUPP, "head_dim: is not known" },
+	{ "opt", "word_embed_proj_dim", "0", -EINVAL,
+	  "word_embed_proj_dim: 0 is" },
+	{ "granite3", "residual_multiplier", "0", -EINVAL,
+	  "residual_multiplier: 0 is" },
+	{ "llama", "embedding_multiplier", "2", -EOPNOTSUPP,
+	  "embedding_multiplier: asks" },
+	{ "olmo2", "use_qk_norm", "true", -EOPNOTSUPP, "use_qk_norm: is not" },
 	/* Names of models that write no text, or read more than text. */
 	{ "llama", "architectures", "[\"LlamaForSequenceClassification\"]",
 	  -EOPNOTSUPP, "architectures: \"LlamaForSequenceClassification\" is a "
@@ -99,7 +152,7 @@ START_TEST(test_kinds)
 	ck_assert_ptr_nonnull(strstr(err.text, "is a vision model"));
 	/* All names fit the line. */
 	ck_assert_int_eq(read_unknown("XForCausalLM", "\"a\":1"), -EOPNOTSUPP);
-	ck_assert_ptr_nonnull(strstr(err.text, ", Bamba (ForCausalLM, where"));
+	ck_assert_ptr_nonnull(strstr(err.text, ", StableLm (ForCausalLM, where"));
 }
 END_TEST
 
@@ -116,6 +169,111 @@ START_TEST(test_sentence_transformers)
 	ck_assert_ptr_nonnull(strstr(err.text, "modules.json: is part of a "
 				     "model of sentence-transformers, which "
 				     "gives vectors and no text"));
+}
+END_TEST
+
+START_TEST(test_norms)
+{
+	ck_assert_int_eq(read_change("olmo2", NULL, NULL), 0);
+	ck_assert(cfg.no_pre_norms && cfg.post_norms && !cfg.norm_sums);
+	ck_assert_int_eq(cfg.qk_norm, QK_NORM_WHOLE);
+	ck_assert_int_eq(read_change("cohere", NULL, NULL), 0);
+	ck_assert(cfg.layer_norm && !cfg.norm_bias && cfg.shared_norm);
+	ck_assert(cfg.turn_pairs && cfg.tied);
+	ck_assert_int_eq(cfg.qk_norm, QK_NORM_NONE);
+	ck_assert_int_eq(read_change("cohere", "use_qk_norm", "true"), 0);
+	ck_assert_int_eq(cfg.qk_norm, QK_NORM_EACH);
+	ck_assert_int_eq(read_change("cohere", "tie_word_embeddings", NULL),
+			 0);
+	ck_assert(cfg.tied);
+	ck_assert_int_eq(read_change("stablelm", NULL, NULL), 0);
+	ck_assert(!cfg.parallel && !cfg.shared_norm);
+	ck_assert_int_eq(read_change("stablelm", "use_parallel_residual",
+				     "true"), 0);
+	ck_assert(cfg.parallel && cfg.shared_norm);
+	ck_assert_int_eq(read_change("phi", "qk_layernorm", "true"), 0);
+	ck_assert_int_eq(cfg.qk_norm, QK_NORM_SHARED);
+	ck_assert(cfg.head_bias && cfg.shared_norm);
+}
+END_TEST
+
+START_TEST(test_opt)
+{
+	ck_assert_int_eq(read_change("opt", NULL, NULL), 0);
+	ck_assert(!cfg.no_pre_norms && !cfg.norm_sums && !cfg.no_final_norm);
+	ck_assert_uint_eq(cfg.embed_dim, cfg.hidden);
+	ck_assert_int_eq(read_change("opt", "do_layer_norm_before", "false"),
+			 0);
+	ck_assert(cfg.no_pre_norms && cfg.norm_sums && cfg.no_final_norm);
+	ck_assert_int_eq(read_change("opt", "_remove_final_layer_norm",
+				     "true"), 0);
+	ck_assert(!cfg.no_pre_norms && cfg.no_final_norm);
+	ck_assert_int_eq(read_change("opt", "enable_bias", "false"), 0);
+	ck_assert(!cfg.qkv_bias && !cfg.o_bias && !cfg.mlp_bias);
+	ck_assert_int_eq(read_change("opt", "word_embed_proj_dim", "32"), 0);
+	ck_assert_uint_eq(cfg.embed_dim, 32);
+	ck_assert_int_eq(read_change("opt", "word_embed_proj_dim", NULL), 0);
+	ck_assert_uint_eq(cfg.embed_dim, cfg.hidden);
+}
+END_TEST
+
+/* Layers that are not rotated, and layers with a window. */
+START_TEST(test_layers)
+{
+	ck_assert_int_eq(read_change("smollm3", NULL, NULL), 0);
+	ck_assert_uint_eq(cfg.unturned[0], 10);
+	ck_assert_uint_eq(cfg.window, 0);
+	ck_assert_int_eq(read_change("smollm3", "no_rope_layers", "null"), 0);
+	ck_assert_uint_eq(cfg.unturned[0], 10);
+	ck_assert_int_eq(read_change("smollm3-window", NULL, NULL), 0);
+	ck_assert_uint_eq(cfg.unturned[0], 4);
+	ck_assert_uint_eq(cfg.local[0], 4);
+	ck_assert_uint_eq(cfg.window, 16);
+	ck_assert_int_eq(read_change("cohere2", NULL, NULL), 0);
+	ck_assert_uint_eq(cfg.local[0], 11);
+	ck_assert_uint_eq(cfg.unturned[0], 4);
+	ck_assert_int_eq(read_change("cohere2", "layer_types",
+				     "[\"full_attention\",\"full_attention\","
+				     "\"sliding_attention\","
+				     "\"full_attention\"]"), 0);
+	ck_assert_uint_eq(cfg.local[0], 4);
+	ck_assert_uint_eq(cfg.unturned[0], 11);
+	/* A window that limits nothing still decides which layers are rotated. */
+	ck_assert_int_eq(read_change("cohere2", "sliding_window", "256"), 0);
+	ck_assert_uint_eq(cfg.window, 0);
+	ck_assert_uint_eq(cfg.unturned[0], 4);
+}
+END_TEST
+
+/* Where a key is missing, the family's own default counts. */
+START_TEST(test_defaults)
+{
+	ck_assert_int_eq(read_change("cohere", "rope_theta", NULL), 0);
+	ck_assert_double_eq(cfg.rope.theta, 500000);
+	ck_assert_int_eq(read_change("cohere2", "rope_theta", NULL), 0);
+	ck_assert_double_eq(cfg.rope.theta, 10000);
+	ck_assert_int_eq(read_change("cohere", "logit_scale", NULL), 0);
+	ck_assert_float_eq(cfg.logits_scale, 0.0625f);
+	ck_assert_int_eq(read_change("smollm3", "rope_theta", NULL), 0);
+	ck_assert_double_eq(cfg.rope.theta, 2000000);
+	ck_assert_int_eq(read_change("phi", "partial_rotary_factor", NULL), 0);
+	ck_assert_uint_eq(config_rotary(&cfg), 16);
+	ck_assert_int_eq(read_change("stablelm", "partial_rotary_factor",
+				     NULL), 0);
+	ck_assert_uint_eq(config_rotary(&cfg), 8);
+	ck_assert_int_eq(read_change("starcoder2", "sliding_window", NULL), 0);
+	ck_assert_uint_eq(cfg.window, 0);
+	ck_assert_int_eq(read_change("starcoder2", "use_bias", NULL), 0);
+	ck_assert(cfg.qkv_bias && cfg.o_bias && cfg.mlp_bias);
+	ck_assert_int_eq(read_change("granite3", "attention_multiplier",
+				     NULL), 0);
+	ck_assert_float_eq(cfg.attn_scale, 1.0f);
+	ck_assert_int_eq(read_change("gemma1", NULL, NULL), 0);
+	ck_assert_int_eq(cfg.act, KERN_GELU_TANH);
+	ck_assert_float_eq(cfg.embed_scale, 8.0f);
+	ck_assert_int_eq(read_change("gpt2", "scale_attn_weights", "false"),
+			 0);
+	ck_assert_float_eq(cfg.attn_scale, 1.0f);
 }
 END_TEST
 
@@ -139,6 +297,10 @@ static Suite *more_suite(void)
 	tcase_add_loop_test(tc, test_refuses, 0, ARRAY_SIZE(bad));
 	tcase_add_test(tc, test_kinds);
 	tcase_add_test(tc, test_sentence_transformers);
+	tcase_add_test(tc, test_norms);
+	tcase_add_test(tc, test_opt);
+	tcase_add_test(tc, test_layers);
+	tcase_add_test(tc, test_defaults);
 	suite_add_tcase(s, tc);
 	return s;
 }
