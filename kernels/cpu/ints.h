@@ -70,7 +70,8 @@ struct int_form {
 	bool		is_zero;
 };
 
-#define INT_FORMS(x)							\
+/* Every kind of form; types that differ in the length of blocks are one kind. */
+#define INT_KINDS(x)							\
 	x(Q4_0, 4, 8, INT_CODES_PLAIN, INT_SCALE_F16, false, 0, false)	\
 	x(Q4_1, 4, 0, INT_CODES_PLAIN, INT_SCALE_F16, true, 0, false)	\
 	x(Q5_0, 5, 16, INT_CODES_PLAIN, INT_SCALE_F16, false, 0, false)	\
@@ -85,9 +86,13 @@ struct int_form {
 	x(IQ4_XS, 4, 128, INT_CODES_NL, INT_SCALE_F16, false, 8, false)	\
 	x(MXFP4, 4, 12, INT_CODES_FP4, INT_SCALE_E8M0, false, 0, false)	\
 	x(W4_32, 4, 0, INT_CODES_PLAIN, INT_SCALE_F32, false, 0, true)	\
+	x(W8_32, 8, 128, INT_CODES_PLAIN, INT_SCALE_F32, false, 0, false)
+
+/* Every type that can be packed. */
+#define INT_FORMS(x)							\
+	INT_KINDS(x)							\
 	x(W4_64, 4, 0, INT_CODES_PLAIN, INT_SCALE_F32, false, 0, true)	\
 	x(W4_128, 4, 0, INT_CODES_PLAIN, INT_SCALE_F32, false, 0, true)	\
-	x(W8_32, 8, 128, INT_CODES_PLAIN, INT_SCALE_F32, false, 0, false) \
 	x(W8_128, 8, 128, INT_CODES_PLAIN, INT_SCALE_F32, false, 0, false)
 
 #define INT_FORM(id, bits, zero, codes, scale, min, groups, is_zero)	\

@@ -423,15 +423,19 @@ tile_##mr##_##id(const struct ints_job *i, u32 p, u32 row)		\
 	TILE(id, 4, __VA_ARGS__)					\
 	TILE(id, 2, __VA_ARGS__)					\
 	TILE(id, 1, __VA_ARGS__)
-INT_FORMS(TILES)
+INT_KINDS(TILES)
 
 typedef void tile_fn(const struct ints_job *i, u32 p, u32 row);
 
+#define TILES_OF(id)	{ tile_1_##id, tile_2_##id, tile_4_##id, tile_8_##id }
+
 static tile_fn * const tiles[NR_KERN_DTYPES][4] = {
-#define x(id, ...)							\
-	[KERN_##id] = { tile_1_##id, tile_2_##id, tile_4_##id, tile_8_##id },
-	INT_FORMS(x)
+#define x(id, ...)	[KERN_##id] = TILES_OF(id),
+	INT_KINDS(x)
 #undef x
+	/* The length of a block is no constant. */
+	[KERN_W4_64] = TILES_OF(W4_32), [KERN_W4_128] = TILES_OF(W4_32),
+	[KERN_W8_128] = TILES_OF(W8_32),
 };
 
 /* Some panels and all rows of the buffer. */
