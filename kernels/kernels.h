@@ -148,6 +148,9 @@ static inline bool kern_dtype_scaled(enum kern_dtype t)
 #define KERN_PLAIN_WEIGHTS	(KERN_TYPE_BIT(KERN_F32) | KERN_TYPE_BIT(KERN_BF16))
 #define KERN_BLOCK_WEIGHTS	(KERN_TYPE_BIT(NR_KERN_DTYPES) - KERN_TYPE_BIT(KERN_FIRST_BLOCKS))
 
+/* In weight_types: products take weights with an order of columns. */
+#define KERN_ORDER_WEIGHTS	(1u << 31)
+
 /*
  * The largest element of a scaled type; a scale is the largest magnitude
  * divided by it.
@@ -161,6 +164,8 @@ static inline bool kern_dtype_scaled(enum kern_dtype t)
  * @dtype:  type of the elements; with a type of blocks @cols are whole blocks
  * @rows:   N, the output features (or the vocabulary, of an embedding)
  * @cols:   K, the input features
+ * @order:  element k of a row belongs to number order[k] of a row of x; NULL: to number k.
+ *	Only for products, and only with KERN_ORDER_WEIGHTS
  * @packed: @data was written by pack() of struct kern_ops, in that
  *	implementation's own order; only implementations with a pack() take it
  */
@@ -169,6 +174,7 @@ struct kern_weight {
 	enum kern_dtype	dtype;
 	u32		rows;
 	u32		cols;
+	const u32	*order;
 	bool		packed;
 };
 
@@ -598,7 +604,7 @@ struct kern_rows {
  * @version: KERN_NUMERICS_VERSION it was compiled with
  * @mode:    numeric mode; see above
  * @kv_types: KERN_TYPE_BIT() of the supported types of KV
- * @weight_types: KERN_TYPE_BIT() of the supported types of weights
+ * @weight_types: KERN_TYPE_BIT() of the supported types of weights, and KERN_ORDER_WEIGHTS
  *
  * @open, @close, @describe: contexts of a device; NULL where a context is
  *	threads.  Called by kern_open(), kern_close(), kern_describe().

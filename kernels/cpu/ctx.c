@@ -287,7 +287,7 @@ int kern_ctx_create(u32 nr_threads, struct kern_ctx **ret)
 	memset(ctx, 0, size);
 	ctx->nr_threads = nr_threads;
 	/* Pages that no op writes take no memory. */
-	ctx->room = mmap(NULL, KERN_ROOM, PROT_READ | PROT_WRITE,
+	ctx->room = mmap(NULL, 2 * KERN_ROOM, PROT_READ | PROT_WRITE,
 			 MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 	if (ctx->room == MAP_FAILED) {
 		free(ctx);
@@ -314,7 +314,7 @@ void kern_ctx_destroy(struct kern_ctx *ctx)
 	futex_wake(&ctx->wake, CTX_MAX_THREADS);
 	for (i = 0; i < ctx->nr_started; i++)
 		pthread_join(ctx->threads[i], NULL);
-	munmap(ctx->room, KERN_ROOM);
+	munmap(ctx->room, 2 * KERN_ROOM);
 	free(ctx);
 }
 

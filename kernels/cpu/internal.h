@@ -34,7 +34,10 @@ extern const struct kern_ops kern_ops_ints_avx2, kern_ops_ints_avx512;
  */
 #define KERN_PARALLEL_MIN	(512u << 10)
 
-/* Memory of @ctx for one op at a time, KERN_ROOM bytes at a multiple of 64. */
+/*
+ * Memory of @ctx for one op at a time: two rooms of KERN_ROOM bytes, one after the other, at
+ * a multiple of 64.  v_gemm_ints.c has the second one.
+ */
 #define KERN_ROOM	(8u << 20)
 void *kern_ctx_room(struct kern_ctx *ctx);
 

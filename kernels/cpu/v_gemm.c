@@ -197,6 +197,33 @@ static void panel(void *arg, u32 i)
 						min(n_end, at.n + step));
 }
 
+/* Room for rows of x without threads. */
+#define ALONE_FLOATS	65536u
+
+/* The same with rows of x in the order of the columns of W. */
+static __attribute__((noinline)) void gemm_ordered(struct kern_ctx *ctx,
+						   struct gemm_job j,
+						   const struct kern_weight *w)
+{
+	float alone[ALONE_FLOATS], *sorted = ctx ? kern_ctx_room(ctx) : alone;
+	const u64 floats = ctx ? KERN_ROOM / sizeof(float) : ALONE_FLOATS;
+	const u32 fit = max(floats / j.k, 1ull), m = j.m;
+	struct kern_weight plain = *w;
+	u32 i, r, k;
+
+	plain.order = NULL;
+	/* The second half of the room is for v_gemm_ints.c. */
+	for (i = 0; i < m; i += j.m) {
+		j.m = min(m - i, fit);
+		for (r = 0; r < j.m; r++)
+			for (k = 0; k < j.k; k++)
+				sorted[(u64)r * j.k + k] =
+					j.x[(i + r) * j.x_ld + w->order[k]];
+		KERN_FN(gemm)(ctx, sorted, 0, &plain, j.bias, j.m,
+			      j.y + i * j.y_ld, j.y_ld);
+	}
+}
+
 void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		   const struct kern_weight *w, const float *bias, u32 m,
 		   float *y, u64 y_ld)
@@ -216,6 +243,10 @@ void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		.n_items = DIV_ROUND_UP(w->rows, N_PANEL),
 	};
 
+	if (w->order) {
+		gemm_ordered(ctx, j, w);
+		return;
+	}
 	if ((u64)m * j.n * j.k < KERN_PARALLEL_MIN)
 		ctx = NULL;
 #ifdef KERN_INTS

@@ -476,7 +476,7 @@ void KERN_FN(gemm_ints)(struct kern_ctx *ctx, struct gemm_job *j)
 	struct ints_job i = {
 		.j = j, .form = form, .chunk = chunk,
 		.panel = int_panel_bytes(&form, j->k, chunk),
-		.x = ctx ? kern_ctx_room(ctx) : alone,
+		.x = ctx ? (u8 *)kern_ctx_room(ctx) + KERN_ROOM : alone,
 		.x_bytes = ALIGN_UP(j->k + j->k / INT_COLS *
 				    sizeof(struct group), 64ull) + 64,
 	};

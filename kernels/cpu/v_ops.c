@@ -23,8 +23,8 @@
 	.kv_types	= KERN_TYPE_BIT(KERN_F32) | KERN_TYPE_BIT(KERN_BF16) |	\
 			  KERN_TYPE_BIT(KERN_F16) | KERN_TYPE_BIT(KERN_E4M3) |	\
 			  KERN_TYPE_BIT(KERN_I8),			\
-	.weight_types	= KERN_PLAIN_WEIGHTS | KERN_TYPE_BIT(KERN_F16) |	\
-			  KERN_BLOCK_WEIGHTS,				\
+	.weight_types	= KERN_ORDER_WEIGHTS | KERN_PLAIN_WEIGHTS |	\
+			  KERN_TYPE_BIT(KERN_F16) | KERN_BLOCK_WEIGHTS,	\
 	.settle		= kern_settle,					\
 	.gather		= kern_gather,					\
 	.split_heads	= kern_split_heads,				\

@@ -165,7 +165,8 @@ static double ref_dot(const float *x, const struct kern_weight *w, u64 row,
 		n = min(w->cols - k, REF_PART);
 		ref_weights(w, row, k, n, part);
 		for (i = 0; i < n; i++)
-			sum += x[k + i] * (double)part[i];
+			sum += x[w->order ? w->order[k + i] : k + i] *
+			       (double)part[i];
 	}
 	return sum;
 }
@@ -355,7 +356,7 @@ const struct kern_ops kern_ops_ref = {
 	.kv_types	= KERN_TYPE_BIT(KERN_F32) | KERN_TYPE_BIT(KERN_BF16) |
 			  KERN_TYPE_BIT(KERN_F16) | KERN_TYPE_BIT(KERN_E4M3) |
 			  KERN_TYPE_BIT(KERN_I8),
-	.weight_types	= KERN_PLAIN_WEIGHTS | KERN_TYPE_BIT(KERN_F16) |
+	.weight_types	= KERN_ORDER_WEIGHTS | KERN_PLAIN_WEIGHTS | KERN_TYPE_BIT(KERN_F16) |
 			  KERN_BLOCK_WEIGHTS,
 	.settle		= ref_settle,
 	.gather		= ref_gather,

@@ -79,7 +79,7 @@ static inline struct kern_weight rng_weight(struct rng *r, u32 rows, u32 cols,
 	if (type == KERN_BF16)
 		for (i = 0; i < n; i++)
 			h[i] = bf16_of(f[i]);
-	return (struct kern_weight){ f, type, rows, cols, false };
+	return (struct kern_weight){ .data = f, .dtype = type, .rows = rows, .cols = cols };
 }
 
 static inline float weight_at(const struct kern_weight *w, u32 row, u32 col)

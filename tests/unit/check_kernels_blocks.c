@@ -172,6 +172,49 @@ START_TEST(test_gemm)
 }
 END_TEST
 
+/* Columns in another order, packed or not: the product with rows of x in that order. */
+static void check_order(const struct kern_ops *ops, struct kern_weight w, u32 m)
+{
+	static u32 order[COLS_MAX];
+	static float sorted[M_MAX * COLS_MAX];
+	struct kern_ctx *ctx;
+	u32 i, k;
+
+	ck_assert_int_eq(kern_ctx_create(2, &ctx), 0);
+	for (k = 0; k < w.cols; k++)
+		order[k] = (k * 7 + 3) % w.cols;
+	for (i = 0; i < m; i++)
+		for (k = 0; k < w.cols; k++)
+			sorted[i * w.cols + k] = x[i * w.cols + order[k]];
+	ops->gemm(ctx, sorted, 0, &w, bias, m, want, 0);
+	w.order = order;
+	ops->gemm(ctx, x, 0, &w, bias, m, got, 0);
+	ck_assert_msg(!memcmp(got, want, m * w.rows * sizeof(*got)), "%s %s",
+		      kern_dtype_name(w.dtype), ops->variant);
+	ops->gemm(NULL, x, 0, &w, bias, m, got, 0);
+	ck_assert(!memcmp(got, want, m * w.rows * sizeof(*got)));
+	kern_ctx_destroy(ctx);
+}
+
+START_TEST(test_order)
+{
+	struct kern_weight w = weight_draw(KERN_W4_128, 40, 1280);
+	const struct kern_ops *ops;
+	void *to;
+	u32 i;
+
+	for (i = 0; (ops = kern_at(i)); i++)
+		check_order(ops, w, M_MAX);
+	ops = kern_get("cpu-fast");
+	if (!ops->pack_bytes || !ops->pack_bytes(&w))
+		return;
+	to = aligned_alloc(64, ops->pack_bytes(&w));
+	ops->pack(NULL, &w, to);
+	check_order(ops, w, M_MAX);
+	free(to);
+}
+END_TEST
+
 START_TEST(test_embed)
 {
 	const enum kern_dtype t = type_at(_i);
@@ -312,6 +355,7 @@ int main(void)
 
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, test_gemm, 0, NR_TYPES);
+	tcase_add_test(tc, test_order);
 	tcase_add_loop_test(tc, test_embed, 0, NR_TYPES);
 	tcase_add_loop_test(tc, test_packed, 0,
 			    NR_KERN_DTYPES - KERN_FIRST_BLOCKS);
