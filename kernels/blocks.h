@@ -5,7 +5,8 @@
  * Formulas of the GGUF types: the reference implementation of their writers, package
  * "gguf" (gguf/quants.py).  The loops are written such that compilers vectorise them.
  * No step depends on the instruction set, so all files that include this give the same
- * bits, if they are compiled with -ffp-contract=off.
+ * bits, if they are compiled with -ffp-contract=off.  A file may define BLOCKS_LOOK,
+ * BLOCKS_E4M3 and their functions, which compilers do not vectorise.
  */
 #ifndef KERNELS_BLOCKS_H
 #define KERNELS_BLOCKS_H
@@ -61,18 +62,31 @@ static inline float e8m0_half(u8 e)
 	return bits_f32(e < 2 ? 0x00200000u << e : (u32)(e - 1) << 23);
 }
 
-/* e4m3 has no infinity, and one NaN of each sign. */
-static inline float e4m3_number(u8 b)
+#ifndef BLOCKS_E4M3
+/*
+ * 32 numbers in e4m3, which has no infinity, and one NaN of each sign.  Those below 2^-6
+ * are multiples of 2^-9; the others have the bits of an f32 once their exponent is moved.
+ * One of the two summands is 0.
+ */
+static inline void e4m3_numbers(const u8 *restrict b, float d, float *restrict to)
 {
-	const u32 size = b & 0x7f;
-	const float small = (float)(s32)size * 0x1p-9f;
-	u32 bits;
+	float large[32], small[32];
+	u32 bits[32], size, i;
 
-	memcpy(&bits, &small, sizeof(bits));
-	bits = size >= 8 ? (size << 20) + (120u << 23) : bits;
-	bits = size == 0x7f ? 0x7fc00000u : bits;
-	return bits_f32(bits | (u32)(b & 0x80) << 24);
+	for (i = 0; i < 32; i++) {
+		size = b[i] & 0x7f;
+		bits[i] = size < 8 ? 0 : (size << 20) + (120u << 23);
+		bits[i] = size == 0x7f ? 0x7fc00000u : bits[i];
+		bits[i] |= (u32)(b[i] & 0x80) << 24;
+		small[i] = size < 8 ? (float)(s32)size : 0.0f;
+	}
+	memcpy(large, bits, sizeof(large));
+	for (i = 0; i < 32; i++) {
+		small[i] *= b[i] & 0x80 ? -0x1p-9f : 0x1p-9f;
+		to[i] = d * (large[i] + small[i]);
+	}
 }
+#endif
 
 /* The low, then the high half of 16 bytes each: elements 0 to 15, 16 to 31. */
 static inline void nibbles(const u8 *q, s32 *to)
@@ -112,6 +126,19 @@ static inline void numbers_from(const s32 *q, float d, float m, float *to)
 	for (i = 0; i < 32; i++)
 		to[i] = d * (float)q[i] + m;
 }
+
+/* The same with numbers of a table in place of the integers, from 16 bytes. */
+#ifndef BLOCKS_LOOK
+static inline void numbers_of(const s8 *table, const u8 *q, float d, float *to)
+{
+	s32 n[32];
+	u32 i;
+
+	nibbles(q, n);
+	for (i = 0; i < 32; i++)
+		to[i] = d * (float)table[n[i]];
+}
+#endif
 
 static inline void dequant_q4_0(const u8 *restrict b, float *restrict to)
 {
@@ -163,6 +190,17 @@ static inline void two_bits(const u8 *q, u32 shift, s32 *to)
 		to[i] = q[i] >> shift & 3;
 }
 
+/* Two halves of 16 integers, each with a scale. */
+static inline void halves(const s32 *q, float first, float second, float *to)
+{
+	u32 i;
+
+	for (i = 0; i < 16; i++)
+		to[i] = first * (float)q[i];
+	for (i = 16; i < 32; i++)
+		to[i] = second * (float)q[i];
+}
+
 static inline void dequant_q2_k(const u8 *restrict b, float *restrict to)
 {
 	const float d = f16_at(b + 80), dmin = f16_at(b + 82);
@@ -192,18 +230,15 @@ static inline s32 q3_scale(const u8 *s, u32 i)
 static inline void dequant_q3_k(const u8 *restrict b, float *restrict to)
 {
 	const float d = f16_at(b + 108);
-	float by[2];
 	s32 q[32];
 	u32 g, i;
 
 	for (g = 0; g < 8; g++) {
 		two_bits(b + 32 + g / 4 * 32, g % 4 * 2, q);
-		by[0] = d * (float)q3_scale(b + 96, 2 * g);
-		by[1] = d * (float)q3_scale(b + 96, 2 * g + 1);
 		for (i = 0; i < 32; i++)
-			q[i] -= b[i] >> g & 1 ? 0 : 4;
-		for (i = 0; i < 32; i++)
-			to[g * 32 + i] = by[i / 16] * (float)q[i];
+			q[i] += (b[i] >> g & 1) * 4 - 4;
+		halves(q, d * (float)q3_scale(b + 96, 2 * g),
+		       d * (float)q3_scale(b + 96, 2 * g + 1), to + g * 32);
 	}
 }
 
@@ -253,31 +288,23 @@ static inline void dequant_q6_k(const u8 *restrict b, float *restrict to)
 {
 	const float d = f16_at(b + 208);
 	const u8 *low;
-	float by[2];
+	u32 g, i, shift;
 	s32 q[32];
-	u32 g, i;
 
 	for (g = 0; g < 8; g++, to += 32) {
 		two_bits(b + 128 + g / 4 * 32, g % 4 * 2, q);
 		low = b + g / 4 * 64 + g % 2 * 32;
-		by[0] = d * (float)(s8)b[192 + 2 * g];
-		by[1] = d * (float)(s8)b[193 + 2 * g];
+		shift = g % 4 / 2 * 4;
 		for (i = 0; i < 32; i++)
-			q[i] = q[i] << 4 | (low[i] >> (g % 4 / 2 * 4) & 15);
-		for (i = 0; i < 32; i++)
-			to[i] = by[i / 16] * (float)(q[i] - 32);
+			q[i] = (q[i] << 4 | (low[i] >> shift & 15)) - 32;
+		halves(q, d * (float)(s8)b[192 + 2 * g],
+		       d * (float)(s8)b[193 + 2 * g], to);
 	}
 }
 
 static inline void dequant_iq4_nl(const u8 *restrict b, float *restrict to)
 {
-	const float d = f16_at(b);
-	s32 q[32];
-	u32 i;
-
-	nibbles(b + 2, q);
-	for (i = 0; i < 32; i++)
-		to[i] = d * (float)nl_values[q[i]];
+	numbers_of(nl_values, b + 2, f16_at(b), to);
 }
 
 /* Scale @g of 8, of six bits. */
@@ -292,27 +319,16 @@ static inline s32 iq4_scale(const u8 *b, u32 g)
 static inline void dequant_iq4_xs(const u8 *restrict b, float *restrict to)
 {
 	const float d = f16_at(b);
-	float by;
-	s32 q[32];
-	u32 g, i;
+	u32 g;
 
-	for (g = 0; g < 8; g++, to += 32) {
-		by = d * (float)iq4_scale(b, g);
-		nibbles(b + 8 + g * 16, q);
-		for (i = 0; i < 32; i++)
-			to[i] = by * (float)nl_values[q[i]];
-	}
+	for (g = 0; g < 8; g++, to += 32)
+		numbers_of(nl_values, b + 8 + g * 16,
+			   d * (float)iq4_scale(b, g), to);
 }
 
 static inline void dequant_mxfp4(const u8 *restrict b, float *restrict to)
 {
-	const float d = e8m0_half(b[0]);
-	s32 q[32];
-	u32 i;
-
-	nibbles(b + 1, q);
-	for (i = 0; i < 32; i++)
-		to[i] = d * (float)fp4_values[q[i]];
+	numbers_of(fp4_values, b + 1, e8m0_half(b[0]), to);
 }
 
 static inline void dequant_w4(const u8 *restrict b, u32 n, float *restrict to)
@@ -341,8 +357,8 @@ static inline void dequant_f8(const u8 *restrict b, u32 n, float *restrict to)
 	const float d = f32_at(b);
 	u32 i;
 
-	for (i = 0; i < n; i++)
-		to[i] = d * e4m3_number(b[4 + i]);
+	for (i = 0; i < n; i += 32)
+		e4m3_numbers(b + 4 + i, d, to + i);
 }
 
 /* kern_dequant() with the instructions of this file. */
@@ -362,13 +378,13 @@ static inline void blocks_dequant(enum kern_dtype t, const u8 *b, u64 n,
 	x(Q2_K, q2_k) x(Q3_K, q3_k) x(Q4_K, q4_k) x(Q5_K, q5_k) x(Q6_K, q6_k)
 	x(IQ4_NL, iq4_nl) x(IQ4_XS, iq4_xs) x(MXFP4, mxfp4)
 #undef x
-#define x(id, name)							\
+#define x(id, name, n)							\
 	case KERN_##id:							\
 		for (; to < end; to += elems, b += bytes)		\
-			dequant_##name(b, elems, to);			\
+			dequant_##name(b, n, to);			\
 		break;
-	x(W4_32, w4) x(W4_64, w4) x(W4_128, w4) x(W8_32, w8) x(W8_128, w8)
-	x(F8_32, f8) x(F8_128, f8)
+	x(W4_32, w4, 32) x(W4_64, w4, 64) x(W4_128, w4, 128)
+	x(W8_32, w8, 32) x(W8_128, w8, 128) x(F8_32, f8, 32) x(F8_128, f8, 128)
 #undef x
 	default:
 		break;
