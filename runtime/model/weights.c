@@ -282,6 +282,7 @@ static int weight_matrix(struct binder *b, const struct weight_at *at,
 	m->rows = at->stack * at->rows;
 	m->cols = at->cols;
 	m->dtype = weight_type_used(at, t, b->types);
+	m->order = NULL;
 	if (weight_in_place(at, t, b->types))
 		m->data = t->data;
 	else if (sorted && t->dtype == ST_BLOCKS)

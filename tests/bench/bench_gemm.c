@@ -113,10 +113,11 @@ static double rate_of(struct bench *b, const struct kern_ops *ops,
 
 static void round_run(struct bench *b, u32 r)
 {
-	struct kern_weight w = { b->w[0], b->type, b->n, b->k, false };
-	struct kern_weight small = { b->small, b->type, b->n, b->k, false };
+	struct kern_weight w = { .data = b->w[0], .dtype = b->type, .rows = b->n, .cols = b->k };
+	struct kern_weight small = w;
 	const bool bf16 = b->type == KERN_BF16;
 
+	small.data = b->small;
 	b->rate[READ][r] = limit_read(b->ctx);
 	b->rate[PEAK_EXACT][r] = limit_peak(b->ctx, exact);
 	b->rate[PEAK_FAST][r] = limit_peak(b->ctx, fast);
@@ -198,7 +199,7 @@ static void bench_shape(struct kern_ctx *ctx, u32 m, u32 n, u32 k,
 		       limit_filled((u64)n * k, type) },
 	};
 	const u64 bytes = (u64)n * k * kern_dtype_size(type);
-	struct kern_weight w = { b.w[0], type, n, k, false };
+	struct kern_weight w = { .data = b.w[0], .dtype = type, .rows = n, .cols = k };
 	u32 i;
 
 	b.small = small_copy(b.w[0], bytes);

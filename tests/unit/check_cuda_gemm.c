@@ -342,7 +342,7 @@ END_TEST
 START_TEST(test_no_rows)
 {
 	struct gpu g = gpu_open("cuda-fast");
-	struct kern_weight w = { NULL, KERN_BF16, 8, 8, false };
+	struct kern_weight w = { .dtype = KERN_BF16, .rows = 8, .cols = 8 };
 
 	g.ops->gemm(g.ctx, NULL, 0, &w, NULL, 0, NULL, 0);
 	ck_assert_int_eq(g.ops->wait(g.ctx), 0);

@@ -147,7 +147,7 @@ static void try_embed(enum kern_dtype type, u32 d, u32 skew, bool settle)
 	const u64 bytes = (u64)rows * d * kern_dtype_size(type);
 	float *f = rng_floats(&rng, (u64)rows * d), *want = poisoned(m * d);
 	void *t = table_of(f, (u64)rows * d, type);
-	struct kern_weight w = { t, type, rows, d, false };
+	struct kern_weight w = { .data = t, .dtype = type, .rows = rows, .cols = d };
 	float *y = dev_poison(m * d, skew), *got;
 
 	ref->embed(NULL, &w, ids, m, want);
