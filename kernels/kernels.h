@@ -46,6 +46,10 @@
  * Over f16, e4m3 and int8 KV fast mode has the tolerance of bf16; the other
  * factor may be rounded to f16 under a common power of two instead.
  *
+ * gemm in fast mode over packed weights in blocks: in each group of 32 neighbours of x the
+ * numbers may be rounded to multiples of the largest magnitude divided by 127.  Sums of codes
+ * and of minima are rounded apart, so the scale has the row's largest |w| for every |w|.
+ *
  * Determinism (a promise of exact mode).  The bits of a row's result depend on
  * the row's own input, its absolute position, the KV it may see, and on shapes
  * of the model (K, hd).  They never depend on M, on the row's place in the
@@ -600,7 +604,8 @@ struct kern_rows {
  * @name:    "ref", "cpu", "cuda" or "cuda-fast"; "null" has no operations, all
  *	are NULL
  * @variant: "base", "avx2", "avx512", "avx512bf16": instruction set it was
- *	compiled for; for a device see struct kern_device
+ *	compiled for, "avx2int8" and "avx512vnni" with packed weights in blocks; for a
+ *	device see struct kern_device
  * @version: KERN_NUMERICS_VERSION it was compiled with
  * @mode:    numeric mode; see above
  * @kv_types: KERN_TYPE_BIT() of the supported types of KV
@@ -839,9 +844,10 @@ struct kern_ops {
  * @name: "ref"; "cpu" or NULL for the widest variant of exact mode that this
  *	CPU runs; "cpu-fast" for the widest of fast mode, or the same as "cpu"
  *	if this CPU runs none; or "cpu:base", "cpu:avx2", "cpu:avx512",
- *	"cpu:avx512bf16" for one of them; "null" for a table without operations,
- *	for measuring everything else; "cuda" and "cuda-fast" for a GPU's.
- *	kern_at() leaves "null" and the last two out.
+ *	"cpu:avx2int8", "cpu:avx512vnni", "cpu:avx512bf16" for one of them; "null" for a
+ *	table without operations, for measuring everything else; "cuda" and "cuda-fast" for
+ *	a GPU's.  kern_at() leaves "null" and those of a GPU out, and "avx2int8" and
+ *	"avx512vnni": they are "avx2" and "avx512" but for packed weights.
  *
  * kern_open() reports whether there is a GPU.
  *
