@@ -17,7 +17,8 @@
 	x(LINEAR,	"linear")					\
 	x(DYNAMIC,	"dynamic")					\
 	x(LLAMA3,	"llama3")					\
-	x(YARN,		"yarn")
+	x(YARN,		"yarn")						\
+	x(LONGROPE,	"longrope")
 
 enum rope_type {
 #define x(name, text)	ROPE_##name,
@@ -25,6 +26,9 @@ enum rope_type {
 #undef x
 	NR_ROPE_TYPES
 };
+
+/* Pairs of dimensions of a head that can be rotated. */
+#define ROPE_MAX_PAIRS	(KERN_MAX_HEAD_DIM / 2)
 
 /**
  * struct rope_config - rotary position encoding
@@ -37,9 +41,13 @@ enum rope_type {
  * @beta_fast:	YARN: pairs with more turns in @original are kept
  * @beta_slow:	YARN: pairs with fewer turns in @original are stretched
  * @truncate:	YARN: these bounds are rounded to whole pairs
- * @gain:	YARN: factor on cosines and sines; 1 for the other types
+ * @gain:	YARN, LONGROPE: factor on cosines and sines; 1 for the other types
  * @mscale_all:	YARN: mscale_all_dim
- * @original:	DYNAMIC, LLAMA3, YARN: context before stretching, in tokens
+ * @original:	DYNAMIC, LLAMA3, YARN, LONGROPE: context before stretching, in tokens
+ * @nr_factors:	LONGROPE: pairs with a divisor in @factors, all or none
+ * @factors:	divisors of frequencies; LONGROPE: those of sequences up to @original
+ *		tokens, until rope_fit() has put @long_factors there
+ * @long_factors: LONGROPE: the same for longer sequences
  */
 struct rope_config {
 	enum rope_type	type;
@@ -54,6 +62,9 @@ struct rope_config {
 	double		gain;
 	double		mscale_all;
 	u32		original;
+	u32		nr_factors;
+	float		factors[ROPE_MAX_PAIRS];
+	float		long_factors[ROPE_MAX_PAIRS];
 };
 
 #define MODEL_MAX_LAYERS	4096u
@@ -371,6 +382,12 @@ int __must_check model_config_generation(const char *dir,
 					struct model_error *err);
 
 const char *rope_type_name(enum rope_type type);
+
+/*
+ * Choose factors for sequences of up to @len tokens.  With LONGROPE, these decide the
+ * frequencies of every token.
+ */
+void rope_fit(struct rope_config *rope, u32 len);
 
 /* Fill @inv_freq[@dim / 2]; @dim is the number of rotated dimensions. */
 void rope_inv_freq(const struct rope_config *rope, u32 dim, float *inv_freq);

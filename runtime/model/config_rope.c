@@ -14,7 +14,7 @@
 static void rope_check_keys(struct mj_file *f, const char *where,
 			    json_t *dict, enum rope_type type)
 {
-	const u32 yarn = BIT(ROPE_YARN);
+	const u32 yarn = BIT(ROPE_YARN), longs = BIT(ROPE_LONGROPE);
 	const struct {
 		const char	*key;
 		u32		types;	/* BIT(enum rope_type) */
@@ -27,10 +27,12 @@ static void rope_check_keys(struct mj_file *f, const char *where,
 		{ "low_freq_factor", BIT(ROPE_LLAMA3) },
 		{ "high_freq_factor", BIT(ROPE_LLAMA3) },
 		{ "original_max_position_embeddings",
-		  BIT(ROPE_LLAMA3) | yarn },
+		  BIT(ROPE_LLAMA3) | yarn | longs },
+		{ "short_factor", longs },
+		{ "long_factor", longs },
 		{ "beta_fast", yarn },
 		{ "beta_slow", yarn },
-		{ "attention_factor", yarn },
+		{ "attention_factor", yarn | longs },
 		{ "mscale", yarn },
 		{ "mscale_all_dim", yarn },
 		{ "truncate", yarn },
@@ -66,16 +68,21 @@ static void rope_read_type(struct mj_file *f, const char *where,
 			"file again");
 		return;
 	}
+	/* The name of the first files. */
+	if (family->only_long_rope && !strcmp(name, "su"))
+		name = rope_type_name(ROPE_LONGROPE);
 	for (i = 0; i < NR_ROPE_TYPES; i++) {
 		if (!strcmp(name, rope_type_name(i)) &&
-		    (i == ROPE_DEFAULT || !family->only_plain_rope)) {
+		    (i == ROPE_DEFAULT || i == ROPE_LONGROPE ||
+		     !family->only_long_rope)) {
 			r->type = i;
 			return;
 		}
 	}
 	mj_fail(f, -EOPNOTSUPP, where, "type \"%.40s\" is not supported: use "
-		"a model with \"default\"%s", name, family->only_plain_rope ?
-		"" : ", \"linear\", \"dynamic\", \"llama3\" or \"yarn\"");
+		"a model with \"default\"%s or \"longrope\"", name,
+		family->only_long_rope ? "" :
+		", \"linear\", \"dynamic\", \"llama3\", \"yarn\"");
 }
 
 double config_yarn_gain(double stretch, double m)
@@ -116,8 +123,66 @@ static void rope_read_llama3(struct mj_file *f, json_t *dict,
 			"low_freq_factor: correct it");
 }
 
+/* Read the divisors of all rotated pairs. */
+static void rope_read_factors(struct mj_file *f, json_t *dict, const char *key,
+			      float *factors, u32 pairs)
+{
+	json_t *list = mj_get(dict, key);
+	double d;
+	u32 i;
+
+	if (!json_is_array(list) || json_array_size(list) != pairs) {
+		mj_fail(f, -EINVAL, key, "is no list of a number for each of "
+			"%u pairs of dimensions: correct it", pairs);
+		return;
+	}
+	for (i = 0; i < pairs; i++) {
+		d = json_number_value(json_array_get(list, i));
+		if (!(d >= 1e-3 && d <= 1e9)) {
+			mj_fail(f, -EINVAL, key, "holds something that is no "
+				"number from 0.001 to 1e+09: correct it");
+			return;
+		}
+		factors[i] = (float)d;
+	}
+}
+
+/*
+ * Read the lengths and the factors of "longrope", when the share of a head has been read.
+ * The length before stretching is in the dictionary, or beside it.
+ */
+static void rope_read_long(struct mj_file *f, json_t *dict,
+			   const struct model_config *cfg,
+			   struct rope_config *r)
+{
+	const u32 pairs = (u32)(cfg->head_dim * r->part) / 2;
+	const char *key = "original_max_position_embeddings";
+	double stretch;
+
+	r->original = cfg->max_position;
+	mj_u32(f, dict, key, 1, INT32_MAX, &r->original);
+	mj_u32(f, f->root, key, 1, INT32_MAX, &r->original);
+	if (f->ret)
+		return;
+	if (cfg->latent.rank || pairs > ROPE_MAX_PAIRS) {
+		mj_fail(f, -EOPNOTSUPP, "rope_type", "\"longrope\" is not "
+			"supported with latent vectors: use a model without "
+			"it");
+		return;
+	}
+	r->nr_factors = pairs;
+	rope_read_factors(f, dict, "short_factor", r->factors, pairs);
+	rope_read_factors(f, dict, "long_factor", r->long_factors, pairs);
+	stretch = (double)cfg->max_position / r->original;
+	mj_real(f, dict, "factor", 1e-3, 1e6, &stretch);
+	r->gain = stretch <= 1 || r->original < 2 ? 1 :
+		  sqrt(1 + log(stretch) / log(r->original));
+	mj_real(f, dict, "attention_factor", 1e-3, 1e3, &r->gain);
+}
+
 static void rope_read_dict(struct mj_file *f, const char *where,
 			   json_t *dict, const struct config_family *family,
+			   const struct model_config *cfg,
 			   struct rope_config *r)
 {
 	if (!json_is_object(dict)) {
@@ -130,7 +195,9 @@ static void rope_read_dict(struct mj_file *f, const char *where,
 	rope_check_keys(f, where, dict, r->type);
 	mj_real(f, dict, "rope_theta", 1.0, 1e12, &r->theta);
 	mj_real(f, dict, "partial_rotary_factor", 0.0, 1.0, &r->part);
-	if (r->type != ROPE_DEFAULT)
+	if (r->type == ROPE_LONGROPE)
+		rope_read_long(f, dict, cfg, r);
+	else if (r->type != ROPE_DEFAULT)
 		mj_need_real(f, dict, "factor", 1.0, 1e6, &r->factor);
 	if (r->type == ROPE_LLAMA3)
 		rope_read_llama3(f, dict, r);
@@ -155,9 +222,9 @@ static void rope_read_nested(struct mj_file *f, const char *where,
 			"than \"full_attention\" and \"sliding_attention\": "
 			"use a model without them");
 	if (full)
-		rope_read_dict(f, where, full, family, &cfg->rope);
+		rope_read_dict(f, where, full, family, cfg, &cfg->rope);
 	if (local)
-		rope_read_dict(f, where, local, family, &cfg->rope_local);
+		rope_read_dict(f, where, local, family, cfg, &cfg->rope_local);
 }
 
 static void rope_read_scaling(struct mj_file *f,
@@ -183,7 +250,7 @@ static void rope_read_scaling(struct mj_file *f,
 	     mj_get(dict, "sliding_attention")))
 		rope_read_nested(f, where, dict, family, cfg);
 	else
-		rope_read_dict(f, where, dict, family, &cfg->rope);
+		rope_read_dict(f, where, dict, family, cfg, &cfg->rope);
 }
 
 static void rope_read_top(struct mj_file *f,
@@ -213,7 +280,7 @@ static void rope_read_top(struct mj_file *f,
 		mj_real(f, f->root, "partial_rotary_factor", 0.0, 1.0,
 			&r->part);
 	}
-	if (family->only_plain_rope)
+	if (family->only_long_rope)
 		mj_note(f, "original_max_position_embeddings");
 }
 

@@ -52,7 +52,12 @@ static void say_rope(const struct words *w, const char *what,
 	else if (config_rotary(c) != c->head_dim && !c->latent.rank)
 		snprintf(part, sizeof(part), ", %u of %u dimensions turn",
 			 config_rotary(c), c->head_dim);
-	if (r->type != ROPE_DEFAULT)
+	if (r->type == ROPE_LONGROPE)
+		snprintf(stretch, sizeof(stretch), ", factors of %s than %u "
+			 "tokens", memcmp(r->factors, r->long_factors,
+					  sizeof(r->factors)) ?
+			 "no more" : "more", r->original);
+	else if (r->type != ROPE_DEFAULT)
 		snprintf(stretch, sizeof(stretch), ", factor %g of %u tokens",
 			 r->factor, r->original);
 	say(w, what, "rotary, %s, theta %g%s%s", rope_type_name(r->type),

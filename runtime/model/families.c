@@ -166,7 +166,7 @@ static const struct config_family phi3 = {
 	.window = WINDOW_ALL,
 	.kv_is_heads = true,
 	.rope_keys = ROPE_KEYS_PLAIN,
-	.only_plain_rope = true,
+	.only_long_rope = true,
 	.takes_part = true,
 };
 

@@ -132,7 +132,7 @@ struct config_expert_keys {
  *		not the plain encoding
  * @def_part:	default of "partial_rotary_factor", 0 for 1
  * @turns_local: heads are rotated in local layers alone
- * @only_plain_rope: the context cannot be stretched, with any rope type
+ * @only_long_rope: the context can be stretched by "longrope" alone
  * @takes_part:	only part of a head may be rotated
  * @has_head_dim: "head_dim" is read
  * @def_head_dim: default of "head_dim", 0 for hidden / heads
@@ -160,7 +160,7 @@ struct config_family {
 	double				def_part;
 	bool				turns_local;
 	bool				needs_rope;
-	bool				only_plain_rope;
+	bool				only_long_rope;
 	bool				takes_part;
 	bool				half_turns;
 	bool				has_head_dim;

@@ -338,6 +338,8 @@ static int model_build_rope(struct model *m, struct model_error *err)
 	if (!m->inv_freq)
 		return model_fail_errno(err, -ENOMEM, m->dir, "rope");
 	m->inv_local = m->inv_freq + half;
+	rope_fit(&m->cfg.rope, m->info.max_len);
+	rope_fit(&m->cfg.rope_local, m->info.max_len);
 	rope_inv_freq(&m->cfg.rope, turns, m->inv_freq);
 	rope_inv_freq(&m->cfg.rope_local, turns, m->inv_local);
 	return 0;

@@ -13,6 +13,11 @@
  * turned by the frequencies of the length that it gives the sequence.  So K
  * depends on the position alone, as with all other variants, and not on the cut
  * of a prompt or on later tokens.
+ *
+ * In the variant with factors (longrope) there are two sets, for sequences up to the
+ * original context and for longer ones.  They rotate by different frequencies, so K of one
+ * set means nothing to a query of the other.  One set is chosen when the model is loaded,
+ * by the longest sequence that is permitted.
  */
 #include <math.h>
 
@@ -89,6 +94,13 @@ static float dynamic_theta(const struct rope_config *r, u32 dim, u32 len)
 	return (float)r->theta * powf(stretch, (float)dim / (dim - 2));
 }
 
+void rope_fit(struct rope_config *rope, u32 len)
+{
+	if (rope->type == ROPE_LONGROPE && len > rope->original)
+		memcpy(rope->factors, rope->long_factors,
+		       sizeof(rope->factors));
+}
+
 void rope_inv_freq_at(const struct rope_config *rope, u32 dim, u32 len,
 		      float *inv_freq)
 {
@@ -108,6 +120,9 @@ void rope_inv_freq_at(const struct rope_config *rope, u32 dim, u32 len,
 			freq = rope_llama3(rope, freq);
 		else if (rope->type == ROPE_YARN)
 			freq = rope_yarn(rope, freq, j, low, high);
+		if (j < rope->nr_factors)
+			freq = 1.0f / (rope->factors[j] *
+				       powf(theta, 2.0f * j / dim));
 		inv_freq[j] = freq;
 	}
 }

@@ -173,7 +173,15 @@ static const char * const words[] = {
 	"\"n_shared_experts\":1,", "\"q_lora_rank\":32,",
 	"\"layer_types\":[\"mamba\",\"attention\"],", "\"mamba_n_heads\":8,",
 	"\"OPTForCausalLM\"", "\"BambaForCausalLM\"", "\"Gemma3ForCausalLM\"",
-	"\"Qwen3ForCausalLM\"",
+	"\"Qwen3ForCausalLM\"", "\"Phi3ForCausalLM\"",
+	"\"rope_scaling\":{\"type\":\"longrope\",\"short_factor\":[1,2],"
+	"\"long_factor\":[3,4]},", "\"original_max_position_embeddings\":64,",
+	"\"SmolLM3ForCausalLM\"", "\"no_rope_layers\":[1,0],",
+	"\"Cohere2ForCausalLM\"", "\"CohereForCausalLM\"", "\"use_qk_norm\":true,",
+	"\"StableLmForCausalLM\"", "\"qk_layernorm\":true,",
+	"\"use_parallel_residual\":true,", "\"PhiForCausalLM\"",
+	"\"word_embed_proj_dim\":48,", "\"do_layer_norm_before\":false,",
+	"\"Olmo2ForCausalLM\"", "\"vision_config\":{},",
 };
 
 /* The end of the value that begins at @at. */

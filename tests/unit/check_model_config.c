@@ -201,8 +201,10 @@ static const struct {
 	{ "rope_scaling", "7", -EINVAL, "rope_scaling: is no object" },
 	{ "rope_scaling", "{\"factor\":2.0}", -EINVAL,
 	  "rope_scaling: has no \"rope_type\"" },
+	{ "rope_scaling", "{\"type\":\"su\",\"factor\":2.0}",
+	  -EOPNOTSUPP, "rope_scaling: type \"su\" is not supported" },
 	{ "rope_scaling", "{\"type\":\"longrope\",\"factor\":2.0}",
-	  -EOPNOTSUPP, "rope_scaling: type \"longrope\" is not supported" },
+	  -EINVAL, "short_factor: is no list of a number for each of 8 pairs" },
 	{ "rope_scaling", "{\"rope_type\":\"dynamic\",\"factor\":2.0,"
 	  "\"alpha\":1.0}", -EOPNOTSUPP, "\"alpha\" is not supported" },
 	{ "rope_scaling", "{\"rope_type\":\"yarn\",\"factor\":2.0,"

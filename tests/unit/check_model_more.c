@@ -66,6 +66,19 @@ static const struct change bad[] = {
 	  "norm_epsilon: is missing" },
 	{ "stablelm", "use_qkv_bias", "1", -EINVAL, "use_qkv_bias: is" },
 	{ "stablelm", "head_dim", "64", -EOPNOTSUPP, "head_dim: is not known" },
+	{ "phi3-long", "rope_scaling", "{\"type\":\"longrope\","
+	  "\"short_factor\":[1,1,1,1,1,1],\"long_factor\":[1,1,1]}", -EINVAL,
+	  "long_factor: is no list of a number for each of 6 pairs" },
+	{ "phi3-long", "rope_scaling", "{\"type\":\"longrope\","
+	  "\"short_factor\":[1,1,1,1,1,0],\"long_factor\":[1,1,1,1,1,1]}",
+	  -EINVAL, "short_factor: holds something that is no number" },
+	{ "phi3-long", "rope_scaling", "{\"type\":\"longrope\","
+	  "\"short_factor\":[1,1,1,1,1,1],\"long_factor\":[1,1,1,1,1,1],"
+	  "\"short_mscale\":1.1}", -EOPNOTSUPP,
+	  "\"short_mscale\" is not supported with type \"longrope\"" },
+	{ "phi3-long", "rope_scaling", "{\"type\":\"linear\",\"factor\":2}",
+	  -EOPNOTSUPP, "type \"linear\" is not supported: use a model with "
+	  "\"default\" or \"longrope\"" },
 	{ "opt", "word_embed_proj_dim", "0", -EINVAL,
 	  "word_embed_proj_dim: 0 is" },
 	{ "granite3", "residual_multiplier", "0", -EINVAL,
@@ -245,6 +258,47 @@ START_TEST(test_layers)
 }
 END_TEST
 
+/*
+ * The longest permitted sequence chooses the factors; both are divisors.  The gain depends
+ * on the lengths of the file alone.
+ */
+START_TEST(test_longrope)
+{
+	float freq[6], first[6];
+	u32 i;
+
+	ck_assert_int_eq(read_change("phi3-long", NULL, NULL), 0);
+	ck_assert_int_eq(cfg.rope.type, ROPE_LONGROPE);
+	ck_assert_uint_eq(cfg.rope.original, 64);
+	ck_assert_uint_eq(cfg.max_position, 256);
+	ck_assert_double_eq_tol(cfg.rope.gain, sqrt(1 + log(4) / log(64)),
+				1e-9);
+	rope_inv_freq(&cfg.rope, 12, first);
+	rope_fit(&cfg.rope, 64);
+	rope_inv_freq(&cfg.rope, 12, freq);
+	ck_assert(!memcmp(freq, first, sizeof(freq)));
+	for (i = 0; i < 6; i++)
+		ck_assert_double_eq_tol(freq[i] * (1 + i / 8.0),
+					pow(10000, -(double)i / 6), 1e-6);
+	rope_fit(&cfg.rope, 65);
+	rope_inv_freq(&cfg.rope, 12, freq);
+	for (i = 0; i < 6; i++)
+		ck_assert_double_eq_tol(freq[i] * (1 + 3.0 * i),
+					pow(10000, -(double)i / 6), 1e-6);
+	ck_assert_int_eq(read_change("phi3-short", NULL, NULL), 0);
+	ck_assert_double_eq(cfg.rope.gain, 1.2);
+	ck_assert_int_eq(read_change("phi3-long",
+				     "original_max_position_embeddings", NULL),
+			 0);
+	ck_assert_uint_eq(cfg.rope.original, 256);
+	ck_assert_double_eq(cfg.rope.gain, 1);
+	ck_assert_int_eq(read_change("phi3-long", "rope_scaling", "{\"type\":"
+				     "\"su\",\"short_factor\":[1,1,1,1,1,1],"
+				     "\"long_factor\":[2,2,2,2,2,2]}"), 0);
+	ck_assert_int_eq(cfg.rope.type, ROPE_LONGROPE);
+}
+END_TEST
+
 /* Where a key is missing, the family's own default counts. */
 START_TEST(test_defaults)
 {
@@ -300,6 +354,7 @@ static Suite *more_suite(void)
 	tcase_add_test(tc, test_norms);
 	tcase_add_test(tc, test_opt);
 	tcase_add_test(tc, test_layers);
+	tcase_add_test(tc, test_longrope);
 	tcase_add_test(tc, test_defaults);
 	suite_add_tcase(s, tc);
 	return s;

@@ -300,6 +300,17 @@ CASES["stablelm-qk-norm"] = dict(
     num_key_value_heads=2, hidden_act="silu", layer_norm_eps=1e-5,
     partial_rotary_factor=0.5, attention_dropout=0.0, hidden_dropout=0.0,
     qk_layernorm=True, use_parallel_residual=True, tie_word_embeddings=False)
+PAIRS = 6
+CASES["phi3-long"] = dict(
+    CASES["phi3"], sliding_window=None, original_max_position_embeddings=64,
+    rope_scaling=dict(type="longrope",
+                      short_factor=[1 + i / 8 for i in range(PAIRS)],
+                      long_factor=[1 + 3 * i for i in range(PAIRS)]))
+CASES["phi3-short"] = dict(
+    CASES["phi3"], original_max_position_embeddings=256,
+    rope_scaling=dict(type="longrope", attention_factor=1.2,
+                      short_factor=[1 + i / 8 for i in range(PAIRS)],
+                      long_factor=[1 + 3 * i for i in range(PAIRS)]))
 CASES["opt-behind"] = dict(
     CASES["opt"], word_embed_proj_dim=48, do_layer_norm_before=False)
 CASES["opt-plain"] = dict(
@@ -407,8 +418,26 @@ def load(config, dtype, reach):
     return model.to(dtype)
 
 
+def run_long(model, tokens, nr):
+    """run() with the frequencies of the whole text for every token, as longrope asks.
+
+    Later tokens change no earlier logits, so texts are filled up to their whole length.
+    """
+    out, whole = list(tokens[:NR_PROMPT]), NR_PROMPT + nr - 1
+    with torch.no_grad():
+        while len(out) <= whole:
+            ids = torch.tensor([(out + [0] * whole)[:whole]])
+            rows = model(input_ids=ids, use_cache=False).logits[0].float()
+            out.append(tokens[len(out)] if len(out) < len(tokens)
+                       else int(rows[len(out) - 1].argmax()))
+    return out, rows
+
+
 def run(model, tokens, nr):
     """Logits of positions; greedy behind @tokens, or forced by them."""
+    rope = getattr(model.config, "rope_parameters", None) or {}
+    if rope.get("rope_type") == "longrope":
+        return run_long(model, tokens, nr)
     rows, out = [], list(tokens[:NR_PROMPT])
     past, at = None, 0
     with torch.no_grad():
