@@ -72,7 +72,7 @@ def dynamic(r, config):
 
 
 def window(r):
-    return r.choice([2, 3, 7, 16, 33])
+    return r.choice([1, 2, 3, 7, 16, 33])
 
 
 def llama_like(arch):
@@ -247,20 +247,27 @@ def is_long(config):
     return (config.get("rope_scaling") or {}).get("type") == "longrope"
 
 
-def theirs(config, prompt, new):
-    """The text and its logits.
+def is_whole(config):
+    """Does the cache of transformers change the results?
 
-    Under longrope the frequencies of all tokens are those of the whole text, so the text
-    is computed anew for every token.
+    Under longrope it keeps K of other frequencies.  With a window of one token it keeps all
+    tokens in place of none.
     """
+    return is_long(config) or config.get("sliding_window") == 1
+
+
+def theirs(config, prompt, new):
+    """The text and its logits."""
     reach = config.get("initializer_range", config.get("init_std"))
     model = make_families.load(config, torch.float32, reach)
     text, past, rows = list(prompt), None, []
     with torch.no_grad():
         while len(text) < len(prompt) + new:
-            cut = 0 if is_long(config) else len(rows)
-            out = model(input_ids=torch.tensor([text[cut:]]), past_key_values=past, use_cache=not is_long(config))
-            past = None if is_long(config) else out.past_key_values
+            whole = is_whole(config)
+            cut = 0 if whole else len(rows)
+            out = model(input_ids=torch.tensor([text[cut:]]), past_key_values=past,
+                        use_cache=not whole)
+            past = None if whole else out.past_key_values
             rows = rows[:cut] + list(out.logits[0].float())
             text.append(int(rows[-1].argmax()))
     return text[:-1], torch.stack(rows).numpy()

@@ -300,6 +300,10 @@ CASES["stablelm-qk-norm"] = dict(
     num_key_value_heads=2, hidden_act="silu", layer_norm_eps=1e-5,
     partial_rotary_factor=0.5, attention_dropout=0.0, hidden_dropout=0.0,
     qk_layernorm=True, use_parallel_residual=True, tie_word_embeddings=False)
+CASES["mistral-one"] = dict(
+    CASES["mistral"], sliding_window=1, max_position_embeddings=64,
+    rope_scaling=dict(rope_type="dynamic", factor=4.0))
+
 PAIRS = 6
 CASES["phi3-long"] = dict(
     CASES["phi3"], sliding_window=None, original_max_position_embeddings=64,
@@ -419,9 +423,12 @@ def load(config, dtype, reach):
 
 
 def run_long(model, tokens, nr):
-    """run() with the frequencies of the whole text for every token, as longrope asks.
+    """run() without a cache, and as if every text had its whole length.
 
-    Later tokens change no earlier logits, so texts are filled up to their whole length.
+    So longrope has the same frequencies for all tokens.  A window of one token needs it,
+    too: the cache of transformers keeps the last sliding_window - 1 tokens, and for 0 its
+    slice has all of them, which a mask for none then does not fit.  Later tokens change no
+    earlier logits, so texts are filled up.
     """
     out, whole = list(tokens[:NR_PROMPT]), NR_PROMPT + nr - 1
     with torch.no_grad():
@@ -436,7 +443,8 @@ def run_long(model, tokens, nr):
 def run(model, tokens, nr):
     """Logits of positions; greedy behind @tokens, or forced by them."""
     rope = getattr(model.config, "rope_parameters", None) or {}
-    if rope.get("rope_type") == "longrope":
+    if rope.get("rope_type") == "longrope" or \
+            getattr(model.config, "sliding_window", None) == 1:
         return run_long(model, tokens, nr)
     rows, out = [], list(tokens[:NR_PROMPT])
     past, at = None, 0
