@@ -283,7 +283,7 @@ START_TEST(test_longrope)
 	rope_fit(&cfg.rope, 65);
 	rope_inv_freq(&cfg.rope, 12, freq);
 	for (i = 0; i < 6; i++)
-		ck_assert_double_eq_tol(freq[i] * (1 + 3.0 * i),
+		ck_assert_double_eq_tol(freq[i] * (2.0 + i),
 					pow(10000, -(double)i / 6), 1e-6);
 	ck_assert_int_eq(read_change("phi3-short", NULL, NULL), 0);
 	ck_assert_double_eq(cfg.rope.gain, 1.2);

@@ -32,7 +32,7 @@ static const char * const cases[] = {
 	"granite3", "olmo2", "smollm3", "smollm3-window", "cohere",
 	"cohere-qk-norm", "cohere2", "gemma1", "phi", "phi-qk-norm",
 	"starcoder2", "starcoder2-plain", "stablelm", "stablelm-qk-norm",
-	"mistral-one", "phi3-long", "phi3-short", "opt-behind", "opt-plain", "gpt2-layers",
+	"mistral-one-dynamic", "phi3-long", "phi3-short", "opt-behind", "opt-plain", "gpt2-layers",
 };
 
 /*

@@ -228,11 +228,12 @@ CASES["smollm3"] = dict(
           layer_types=["full_attention"] * 4, max_window_layers=28,
           sliding_window=None, use_sliding_window=False, pretraining_tp=2,
           pad_token_id=0),
-    num_hidden_layers=4, tie_word_embeddings=True)
+    num_hidden_layers=4, initializer_range=0.1, rms_norm_eps=1e-3)
 CASES["smollm3-window"] = dict(
     llama("SmolLM3ForCausalLM", model_type="smollm3", rope_theta=5e6,
           no_rope_layer_interval=3, sliding_window=16,
-          use_sliding_window=True, pad_token_id=0), num_hidden_layers=3)
+          use_sliding_window=True, pad_token_id=0), num_hidden_layers=3,
+    tie_word_embeddings=True)
 
 
 def cohere(arch, **more):
@@ -286,11 +287,12 @@ CASES["starcoder2"] = dict(
     residual_dropout=0.1, hidden_act="gelu_pytorch_tanh",
     layer_norm_epsilon=1e-5, norm_epsilon=1e-5, mlp_type="default",
     norm_type="layer_norm", scale_attention_softmax_in_fp32=True,
-    scale_attn_weights=True, sliding_window=16, use_bias=True)
+    scale_attn_weights=True, sliding_window=16, use_bias=True,
+    initializer_range=0.1, tie_word_embeddings=False)
 CASES["starcoder2-plain"] = dict(
     NORMS, architectures=["Starcoder2ForCausalLM"], num_attention_heads=4,
     num_key_value_heads=2, norm_epsilon=1e-5, hidden_act="gelu_pytorch_tanh",
-    use_bias=False, sliding_window=None, tie_word_embeddings=False)
+    use_bias=False, sliding_window=None)
 CASES["stablelm"] = dict(
     NORMS, architectures=["StableLmForCausalLM"], model_type="stablelm",
     hidden_act="silu", layer_norm_eps=1e-5, partial_rotary_factor=0.25,
@@ -300,16 +302,17 @@ CASES["stablelm-qk-norm"] = dict(
     num_key_value_heads=2, hidden_act="silu", layer_norm_eps=1e-5,
     partial_rotary_factor=0.5, attention_dropout=0.0, hidden_dropout=0.0,
     qk_layernorm=True, use_parallel_residual=True, tie_word_embeddings=False)
-CASES["mistral-one"] = dict(
+CASES["mistral-one-dynamic"] = dict(
     CASES["mistral"], sliding_window=1, max_position_embeddings=64,
     rope_scaling=dict(rope_type="dynamic", factor=4.0))
 
 PAIRS = 6
 CASES["phi3-long"] = dict(
     CASES["phi3"], sliding_window=None, original_max_position_embeddings=64,
+    initializer_range=0.1,
     rope_scaling=dict(type="longrope",
                       short_factor=[1 + i / 8 for i in range(PAIRS)],
-                      long_factor=[1 + 3 * i for i in range(PAIRS)]))
+                      long_factor=[2 + i for i in range(PAIRS)]))
 CASES["phi3-short"] = dict(
     CASES["phi3"], original_max_position_embeddings=256,
     rope_scaling=dict(type="longrope", attention_factor=1.2,
@@ -322,7 +325,7 @@ CASES["opt-plain"] = dict(
     layer_norm_elementwise_affine=False)
 CASES["gpt2-layers"] = dict(
     CASES["gpt2"], n_layer=3, scale_attn_by_inverse_layer_idx=True,
-    reorder_and_upcast_attn=True)
+    reorder_and_upcast_attn=True, initializer_range=0.1)
 
 # Layers without experts follow a small change of KV smoothly.
 CASES["deepseek2"] = dict(deepseek(), first_k_dense_replace=3)
