@@ -536,7 +536,7 @@ $(eval $(call unit,hold sandbox,hold sandbox lib))
 $(eval $(call unit,kvctl kvtop save,tools lib))
 $(eval $(call unit,cuda_append cuda_attn cuda_blaslt cuda_gemm cuda_row kernels%,unit kernels lib))
 $(eval $(call unit,cuda_sample model%,unit runtime kernels lib))
-$(eval $(call unit,adjust ask bench% chat engine% liars logprob row run safetensors sampler search server_%,runtime kernels client))
+$(eval $(call unit,adjust ask bench% chat engine% gguf liars logprob row run safetensors sampler search server_%,runtime kernels client))
 $(eval $(call unit,template% tokenizer%,runtime))
 $(eval $(call unit,evict_peers,bench core client))
 $(eval $(call unit,beams config cudrv fault log opts places ring seq shim standin% tenant_opt uapi view,lib))
@@ -570,7 +570,7 @@ $(SIM_PROG): $(call objs,$(SIM_SRCS)) $(call archives,core lib) $(B)/.sources
 # kvmm-hold and the daemon define must not be linked twice.
 $(FUZZ_PROGS): $(B)/tests/%: $(B)/obj/tests/fuzz/%.o
 FUZZ_WRAP := mm_call segment_create segment_destroy kv_log kv_log_spend unlink fork exit
-FUZZ_RT := $(filter %/fuzz_template %/fuzz_config %/fuzz_safetensors %/fuzz_tokenizer %/fuzz_http,$(FUZZ_PROGS))
+FUZZ_RT := $(filter %/fuzz_template %/fuzz_config %/fuzz_gguf %/fuzz_safetensors %/fuzz_tokenizer %/fuzz_http,$(FUZZ_PROGS))
 # Of the targets for the runtime, this one uses the common main().
 $(filter %/fuzz_http,$(FUZZ_PROGS)): $(B)/obj/tests/fuzz/engine.o
 $(FUZZ_RT): $(call objs,tests/fuzz/engine.c) $(call archives,runtime kernels client)

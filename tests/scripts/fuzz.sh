@@ -28,7 +28,7 @@ for src in "$KVMM_TOP"/tests/fuzz/fuzz_*.c; do
 	mkdir "$seeds/$name" && "$KVMM_TOP/tests/fuzz/seeds" "$name" "$PWD/$seeds/$name" || exit 1
 	rmdir "$seeds/$name" 2>/dev/null || files+=("$seeds/$name")
 	case $name in
-	config | safetensors | template) rounds=$many ;;
+	config | gguf | safetensors | template) rounds=$many ;;
 	tokenizer)	rounds=$((many / 10)) ;;
 	*)		rounds=$each ;;
 	esac
