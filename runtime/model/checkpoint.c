@@ -20,6 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "runtime/lib/gguf.h"
 #include "runtime/model/checkpoint.h"
 #include "runtime/model/json.h"
 
@@ -263,6 +264,10 @@ void ckpt_close(struct ckpt *c)
 	if (c->made_map)
 		munmap(c->made_map, c->made_bytes);
 	free(c->copied);
+	for (i = 0; i < c->nr_gguf; i++)
+		free(c->gguf_tensors[i].name);
+	free(c->gguf_tensors);
+	gguf_close(c->gguf);
 	for (i = 0; i < c->nr_files; i++)
 		st_close(c->files[i]);
 	free(c->files);
@@ -287,20 +292,31 @@ bool ckpt_has(const struct ckpt *c, const char *name)
 	return ckpt_find(c, name) >= 0;
 }
 
+/* Advise the kernel about the whole pages of mapped bytes. */
+static void advise(const void *data, u64 bytes, int advice)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const uintptr_t from = ALIGN_UP((uintptr_t)data, page);
+	const uintptr_t to = ((uintptr_t)data + bytes) & ~(page - 1);
+
+	if (to > from)
+		(void)!madvise((void *)from, to - from, advice);
+}
+
+void ckpt_drop_range(const void *data, u64 bytes)
+{
+	advise(data, bytes, MADV_DONTNEED);
+}
+
 /*
- * Advise the kernel about the whole pages of a mapped tensor, but never about
- * made-up tensors, whose content would be lost.  It is only a hint: without it
- * loading costs more time or memory.
+ * Advise about a tensor, but never about a made one, whose content would be lost.
+ * It is only a hint: without it loading costs more time or memory.
  */
 static void ckpt_advise(const struct ckpt *c, const struct st_tensor *t,
 			int advice)
 {
-	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
-	const uintptr_t from = ALIGN_UP((uintptr_t)t->data, page);
-	const uintptr_t to = ((uintptr_t)t->data + t->nr_bytes) & ~(page - 1);
-
-	if (!c->made && to > from)
-		(void)!madvise((void *)from, to - from, advice);
+	if (!ckpt_is_made(c, t))
+		advise(t->data, t->nr_bytes, advice);
 }
 
 void ckpt_drop(struct ckpt *c, const struct st_tensor *t)

@@ -7,6 +7,8 @@
 
 #include "runtime/model/safetensors.h"
 
+struct gguf;
+
 /**
  * struct ckpt - an open checkpoint
  * @dir:	the folder
@@ -16,9 +18,14 @@
  * @used:	one a tensor, set when it was taken
  * @copied:	one a tensor, set when ckpt_drop() gave its pages back
  * @nr_tensors:	how many
- * @made:	made-up tensors, not read from files; NULL: none
+ * @made:	tensors that are not read from files as they are: made up, or made of others;
+ *		NULL: none
+ * @nr_made:	how many
  * @made_map:	their memory
  * @made_bytes:	its size
+ * @gguf:	the open GGUF file, in place of @files; NULL: none
+ * @gguf_tensors: its tensors that are used where they are mapped
+ * @nr_gguf:	how many
  */
 struct ckpt {
 	char			*dir;
@@ -29,8 +36,12 @@ struct ckpt {
 	bool			*copied;
 	u32			nr_tensors;
 	struct st_tensor	*made;
+	u32			nr_made;
 	void			*made_map;
 	u64			made_bytes;
+	struct gguf		*gguf;
+	struct st_tensor	*gguf_tensors;
+	u32			nr_gguf;
 };
 
 /**
@@ -54,6 +65,15 @@ const struct st_tensor *ckpt_take(struct ckpt *c, const char *name);
 
 /* Is there a tensor of that name?  This does not take it. */
 bool ckpt_has(const struct ckpt *c, const char *name);
+
+/* Is @t one of @c->made? */
+static inline bool ckpt_is_made(const struct ckpt *c, const struct st_tensor *t)
+{
+	return t >= c->made && t < c->made + c->nr_made;
+}
+
+/* Give the pages of mapped bytes back. */
+void ckpt_drop_range(const void *data, u64 bytes);
 
 /*
  * Give the pages of a copied tensor back.  Reading them again loads them from

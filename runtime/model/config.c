@@ -17,6 +17,7 @@
 #include <stdio.h>
 
 #include "runtime/model/config_read.h"
+#include "runtime/model/gguf_model.h"
 
 #define CONFIG_FILE	"config.json"
 #define GENERATION_FILE	"generation_config.json"
@@ -306,6 +307,27 @@ static void config_parse(struct mj_file *f, struct model_config *cfg)
 	mj_each_unseen(f, config_refuse_key, cfg);
 }
 
+/* Read the metadata of a GGUF file. */
+static int config_read_gguf(const char *path, struct model_config *cfg,
+			    struct model_error *err)
+{
+	const struct gguf_arch *arch;
+	struct gguf *g = NULL;
+	struct mj_file f;
+	int ret;
+
+	ret = gguf_config_open(path, &f, &arch, &g, err);
+	if (!ret) {
+		config_parse(&f, cfg);
+		if (!f.ret)
+			gguf_config_finish(&f, arch, g, cfg);
+		ret = f.ret;
+	}
+	mj_close(&f);
+	gguf_close(g);
+	return ret;
+}
+
 int model_config_read(const char *dir, struct model_config *cfg,
 		struct model_error *err)
 {
@@ -313,6 +335,8 @@ int model_config_read(const char *dir, struct model_config *cfg,
 	int ret;
 
 	memset(cfg, 0, sizeof(*cfg));
+	if (gguf_is_file(dir))
+		return config_read_gguf(dir, cfg, err);
 	ret = config_check_modules(dir, err);
 	if (ret)
 		return ret;
@@ -364,6 +388,8 @@ int model_config_generation(const char *dir, struct model_config *cfg,
 	int ret;
 
 	memset(gen, 0, sizeof(*gen));
+	if (gguf_is_file(dir))
+		return 0;
 	ret = mj_open(&f, dir, GENERATION_FILE, JSON_DECODE_INT_AS_REAL,
 		      &none);
 	f.err = err;

@@ -44,7 +44,7 @@ enum rope_type {
  * @gain:	YARN, LONGROPE: factor on cosines and sines; 1 for the other types
  * @mscale_all:	YARN: mscale_all_dim
  * @original:	DYNAMIC, LLAMA3, YARN, LONGROPE: context before stretching, in tokens
- * @nr_factors:	LONGROPE: pairs with a divisor in @factors, all or none
+ * @nr_factors:	DEFAULT, LONGROPE: pairs with a divisor in @factors, all or none
  * @factors:	divisors of frequencies; LONGROPE: those of sequences up to @original
  *		tokens, until rope_fit() has put @long_factors there
  * @long_factors: LONGROPE: the same for longer sequences
@@ -135,6 +135,9 @@ enum weight_layout {
 	LAYOUT_PHI,		/* one norm a layer; the output matrix has a bias */
 	LAYOUT_STARCODER2,
 	LAYOUT_STABLELM,	/* one norm for each head of q and k */
+	LAYOUT_GPT2_ROWS,	/* as GPT2, and no matrix is transposed */
+	LAYOUT_GPT_OSS_EACH,	/* as GPT_OSS, with one tensor a matrix of an expert */
+	LAYOUT_LATENT_TWO,	/* as LATENT, with matrices of keys and of values */
 };
 
 /* How q and k are normalised before rotation. */

@@ -151,6 +151,7 @@ static int make_one(void *arg, const struct weight_place *p)
 	if (!d->judge)
 		fill(t, p, d->range);
 	c->tensors[c->nr_tensors++] = t;
+	c->nr_made = d->nr;
 	model_progress_tell(d->progress, d->done, d->bytes);
 	return 0;
 }

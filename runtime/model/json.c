@@ -68,12 +68,14 @@ void mj_close(struct mj_file *f)
 {
 	json_decref(f->root);
 	json_decref(f->seen);
+	json_decref(f->names);
 	free(f->path);
 	*f = (struct mj_file){ 0 };
 }
 
 int mj_fail(struct mj_file *f, int code, const char *key, const char *fmt, ...)
 {
+	const char *name = json_string_value(json_object_get(f->names, key));
 	char why[640];
 	va_list ap;
 
@@ -83,7 +85,7 @@ int mj_fail(struct mj_file *f, int code, const char *key, const char *fmt, ...)
 	vsnprintf(why, sizeof(why), fmt, ap);
 	va_end(ap);
 	return f->ret = model_fail(f->err, code, "%s: " MODEL_NAME_FMT ": %s",
-				   f->path, key, why);
+				   f->path, name ? name : key, why);
 }
 
 json_t *mj_get(const json_t *obj, const char *key)

@@ -14,6 +14,7 @@
  * @path:	for messages
  * @root:	its top object
  * @seen:	keys of @root that a getter has read or mj_note() has noted
+ * @names:	keys of @root -> names for messages, where they differ; NULL: nowhere
  * @err:	where failures are reported
  * @ret:	the first failure of any getter, 0 while there is none
  *
@@ -24,6 +25,7 @@ struct mj_file {
 	char			*path;
 	json_t			*root;
 	json_t			*seen;
+	json_t			*names;
 	struct model_error	*err;
 	int			ret;
 };

@@ -180,19 +180,35 @@ static const struct weight_spec phi3_layer[] = {
 
 /* ---- DeepSeek-V2: as Llama, with latent vectors ---- */
 
+/* All but the matrix that makes keys and values. */
+#define LATENT_LAYER							\
+	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),	\
+	M("self_attn.q_proj.weight", LAYER(q), Q, HIDDEN, NO_Q_RANK),	\
+	M("self_attn.q_a_proj.weight", LAYER(q_a), Q_RANK, HIDDEN,	\
+	  Q_RANK),							\
+	N("self_attn.q_a_layernorm.weight", LAYER(q_norm), Q_RANK,	\
+	  Q_RANK),							\
+	M("self_attn.q_b_proj.weight", LAYER(q), Q, Q_RANK, Q_RANK),	\
+	J("self_attn.kv_a_proj_with_mqa.weight", 0, KV_A, HIDDEN, KV_A),\
+	N("self_attn.kv_a_layernorm.weight", LAYER(k_norm), RANK,	\
+	  ALWAYS),							\
+	M("self_attn.o_proj.weight", LAYER(o), HIDDEN, ATTN_OUT,	\
+	  ALWAYS),							\
+	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN,	\
+	  ALWAYS),							\
+	LLAMA_DENSE,							\
+	LLAMA_EXPERTS
+
 static const struct weight_spec latent_layer[] = {
-	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),
-	M("self_attn.q_proj.weight", LAYER(q), Q, HIDDEN, NO_Q_RANK),
-	M("self_attn.q_a_proj.weight", LAYER(q_a), Q_RANK, HIDDEN, Q_RANK),
-	N("self_attn.q_a_layernorm.weight", LAYER(q_norm), Q_RANK, Q_RANK),
-	M("self_attn.q_b_proj.weight", LAYER(q), Q, Q_RANK, Q_RANK),
-	J("self_attn.kv_a_proj_with_mqa.weight", 0, KV_A, HIDDEN, KV_A),
-	N("self_attn.kv_a_layernorm.weight", LAYER(k_norm), RANK, ALWAYS),
+	LATENT_LAYER,
 	J("self_attn.kv_b_proj.weight", 0, KV_B, RANK, KV_B),
-	M("self_attn.o_proj.weight", LAYER(o), HIDDEN, ATTN_OUT, ALWAYS),
-	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
-	LLAMA_DENSE,
-	LLAMA_EXPERTS,
+};
+
+/* Keys and values have a matrix each, as the decoder wants them. */
+static const struct weight_spec latent_two_layer[] = {
+	LATENT_LAYER,
+	M("self_attn.k_b_proj.weight", LAYER(absorb), ABSORB, NOPE, ALWAYS),
+	M("self_attn.v_b_proj.weight", LAYER(values), ATTN_OUT, RANK, ALWAYS),
 };
 
 /* ---- GPT-2 ---- */
@@ -283,20 +299,40 @@ static const struct weight_spec neox_layer[] = {
 
 /* ---- gpt-oss: all experts of a layer in one tensor ---- */
 
+/* All but the experts. */
+#define GPT_OSS_LAYER							\
+	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),	\
+	M("self_attn.q_proj.weight", LAYER(q), Q, HIDDEN, ALWAYS),	\
+	M("self_attn.k_proj.weight", LAYER(k), KV, HIDDEN, ALWAYS),	\
+	M("self_attn.v_proj.weight", LAYER(v), KV, HIDDEN, ALWAYS),	\
+	M("self_attn.o_proj.weight", LAYER(o), HIDDEN, Q, ALWAYS),	\
+	V("self_attn.q_proj.bias", LAYER(q_bias), Q, QKV_BIAS),		\
+	V("self_attn.k_proj.bias", LAYER(k_bias), KV, QKV_BIAS),	\
+	V("self_attn.v_proj.bias", LAYER(v_bias), KV, QKV_BIAS),	\
+	V("self_attn.o_proj.bias", LAYER(o_bias), HIDDEN, O_BIAS),	\
+	V("self_attn.sinks", LAYER(sinks), HEADS, SINKS),		\
+	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN,	\
+	  ALWAYS),							\
+	R("mlp.router.weight", LAYER(router)),				\
+	V("mlp.router.bias", LAYER(router_bias), EXPERTS, ROUTER_BIAS)
+
+/* A vector of one expert. */
+#define B(n, at, r)							\
+	SPEC(n, at, r, NONE, EXPERT_BIAS, WHOLE, EXPERT, false)
+
+/* Every matrix of an expert is a tensor, and none is turned. */
+static const struct weight_spec gpt_oss_each_layer[] = {
+	GPT_OSS_LAYER,
+	E("mlp.experts.%u.gate_proj.weight", EXPERT(gate), EXPERT, HIDDEN),
+	E("mlp.experts.%u.up_proj.weight", EXPERT(up), EXPERT, HIDDEN),
+	E("mlp.experts.%u.down_proj.weight", EXPERT(down), HIDDEN, EXPERT),
+	B("mlp.experts.%u.gate_proj.bias", EXPERT(gate_bias), EXPERT),
+	B("mlp.experts.%u.up_proj.bias", EXPERT(up_bias), EXPERT),
+	B("mlp.experts.%u.down_proj.bias", EXPERT(down_bias), HIDDEN),
+};
+
 static const struct weight_spec gpt_oss_layer[] = {
-	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),
-	M("self_attn.q_proj.weight", LAYER(q), Q, HIDDEN, ALWAYS),
-	M("self_attn.k_proj.weight", LAYER(k), KV, HIDDEN, ALWAYS),
-	M("self_attn.v_proj.weight", LAYER(v), KV, HIDDEN, ALWAYS),
-	M("self_attn.o_proj.weight", LAYER(o), HIDDEN, Q, ALWAYS),
-	V("self_attn.q_proj.bias", LAYER(q_bias), Q, QKV_BIAS),
-	V("self_attn.k_proj.bias", LAYER(k_bias), KV, QKV_BIAS),
-	V("self_attn.v_proj.bias", LAYER(v_bias), KV, QKV_BIAS),
-	V("self_attn.o_proj.bias", LAYER(o_bias), HIDDEN, O_BIAS),
-	V("self_attn.sinks", LAYER(sinks), HEADS, SINKS),
-	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
-	R("mlp.router.weight", LAYER(router)),
-	V("mlp.router.bias", LAYER(router_bias), EXPERTS, ROUTER_BIAS),
+	GPT_OSS_LAYER,
 	SPEC("mlp.experts.gate_up_proj", 0, TWO_EXPERT, HIDDEN, SPARSE, PAIRS,
 	     EXPERTS, true),
 	SPEC("mlp.experts.gate_up_proj_bias", 0, TWO_EXPERT, NONE, EXPERT_BIAS,
@@ -429,6 +465,20 @@ static const struct weight_names layouts[] = {
 		.head = "lm_head.weight", TABLES(bamba_top, bamba_layer),
 		.leftovers = { ".rotary_emb.inv_freq" },
 	},
+	/* Of GGUF files; see gguf_names.c. */
+	[LAYOUT_GPT2_ROWS] = {
+		.prefixes = { "transformer." }, .layers = "h.",
+		.head = "lm_head.weight", TABLES(gpt2_top, gpt2_layer),
+	},
+	[LAYOUT_GPT_OSS_EACH] = {
+		.prefixes = { "model." }, .layers = "layers.",
+		.head = "lm_head.weight",
+		TABLES(llama_top, gpt_oss_each_layer),
+	},
+	[LAYOUT_LATENT_TWO] = {
+		.prefixes = { "model." }, .layers = "layers.",
+		.head = "lm_head.weight", TABLES(llama_top, latent_two_layer),
+	},
 };
 
 const struct weight_names *weight_names_of(enum weight_layout layout)
@@ -487,6 +537,10 @@ u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 		return config_kv_dim(cfg);
 	case DIM_KV_B:
 		return (u64)cfg->heads * (cfg->latent.nope + cfg->latent.value);
+	case DIM_NOPE:
+		return cfg->latent.nope;
+	case DIM_ABSORB:
+		return (u64)cfg->heads * cfg->latent.rank;
 	case DIM_ATTN_OUT:
 		return config_attn_out(cfg);
 	case DIM_STATE_HEADS:

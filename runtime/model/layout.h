@@ -31,6 +31,8 @@ enum weight_dim {
 	DIM_RANK,	/* a latent vector */
 	DIM_KV_A,	/* a latent vector and the rotated part of keys */
 	DIM_KV_B,	/* K and V of all heads, of a latent vector */
+	DIM_NOPE,	/* dimensions of a head that are not rotated */
+	DIM_ABSORB,	/* a latent vector for each head */
 	DIM_ATTN_OUT,	/* all values */
 	DIM_STATE_HEADS,	/* heads of a recurrent layer */
 	DIM_INNER,	/* all of these heads */

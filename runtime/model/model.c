@@ -9,6 +9,7 @@
  *	config.c	config.json -> switches, sizes, ids
  *	checkpoint.c	model.safetensors or its shards -> tensors by name
  *	safetensors.c	one file, not trusted
+ *	gguf_*.c	a GGUF file in place of a folder
  *	weights.c	tensors -> places in the decoder; none may be left over
  *	pack.c		weights in memory of their own, where that is faster
  *	upload.c	weights in the memory of a device
@@ -37,6 +38,7 @@
 
 #include "runtime/model/dummy.h"
 #include "runtime/model/error.h"
+#include "runtime/model/gguf_model.h"
 #include "runtime/model/internal.h"
 
 #define MODEL_ROWS_LIMIT	65536u
@@ -320,6 +322,8 @@ static int model_read(struct model *m, const struct model_opts *o,
 	if (o->dummy)
 		ret = dummy_open(m->dir, &m->cfg, &o->progress, o->judge,
 				 &m->ckpt, err);
+	else if (gguf_is_file(m->dir))
+		ret = gguf_ckpt_open(m->dir, &m->cfg, o->judge, &m->ckpt, err);
 	else
 		ret = ckpt_open(m->dir, &m->ckpt, err);
 	if (ret)

@@ -120,9 +120,11 @@ void rope_inv_freq_at(const struct rope_config *rope, u32 dim, u32 len,
 			freq = rope_llama3(rope, freq);
 		else if (rope->type == ROPE_YARN)
 			freq = rope_yarn(rope, freq, j, low, high);
-		if (j < rope->nr_factors)
+		if (j < rope->nr_factors && rope->type == ROPE_LONGROPE)
 			freq = 1.0f / (rope->factors[j] *
 				       powf(theta, 2.0f * j / dim));
+		else if (j < rope->nr_factors)
+			freq /= rope->factors[j];
 		inv_freq[j] = freq;
 	}
 }

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+/*
+ * check_model_gguf.c - models in GGUF files against the same models in folders
+ *
+ * The cases of tests/data/families are written as GGUF files in the way of the
+ * conversion scripts of llama.cpp (gguf_fixture.h).  In exact mode the logits of a file
+ * in F32 must be those of the folder, to the bit, and those of a file in blocks must be
+ * those of a file in F32 with the numbers that the blocks say.
+ */
+#include "tests/unit/gguf_fixture.h"
+
+/* Bits are equal, or the file has numbers that were rounded on the way. */
+static const struct {
+	const char	*name;
+	double		most;
+} gguf_cases[] = {
+	{ "llama", 0 }, { "llama-linear", 0 }, { "llama-llama3", 1e-5 },
+	{ "llama-yarn", 0 }, { "mistral", 0 }, { "qwen2", 0 }, { "qwen3", 0 },
+	{ "qwen3-moe", 0 }, { "qwen3-moe-all", 0 }, { "phi3", 0 },
+	{ "deepseek2", 0 }, { "deepseek2-moe", 0 },
+	{ "deepseek2-groups-moe", 0 }, { "gemma2", 0 }, { "gemma3", 0 },
+	{ "gpt2", 0 }, { "neox", 0 }, { "neox-sequential", 0 },
+	{ "gpt-oss", 0 }, { "granite", 1e-5 }, { "granite-rope", 1e-5 },
+};
+
+static void setup(void)
+{
+	dir_create();
+}
+
+static void teardown(void)
+{
+	dir_destroy();
+}
+
+static struct model *load_at(const char *file, bool dummy)
+{
+	struct model_opts opts = {
+		.dtype = MODEL_F32, .dummy = dummy, .nr_threads = 1,
+		.mode = MODEL_EXACT,
+	};
+	struct model_error err;
+	struct model *model = NULL;
+	char path[320];
+
+	snprintf(path, sizeof(path), "%s%s%s", fixture_dir, file ? "/" : "",
+		 file ? file : "");
+	ck_assert_msg(!model_load(path, &opts, &model, &err), "%s", err.text);
+	return model;
+}
+
+static float *logits_at(const char *file, bool dummy)
+{
+	struct model *model = load_at(file, dummy);
+	float *logits = run_chunks(model, 50);
+
+	model_free(model);
+	return logits;
+}
+
+/* Made-up weights of the case, in f32. */
+static struct ckpt *dummy_weights(void)
+{
+	struct model_config cfg;
+	struct model_error err;
+	struct ckpt *c = NULL;
+
+	ck_assert_int_eq(model_config_read(fixture_dir, &cfg, &err), 0);
+	ck_assert_int_eq(dummy_open(fixture_dir, &cfg, NULL, false, &c, &err),
+			 0);
+	return c;
+}
+
+static void assert_same(const float *a, const float *b, double most)
+{
+	double worst = 0, size = 0;
+	u32 i;
+
+	if (!most) {
+		ck_assert_msg(!memcmp(a, b, NR_ALL * VOCAB * sizeof(*a)),
+			      "%s: other bits", case_dir);
+		return;
+	}
+	for (i = 0; i < NR_ALL * VOCAB; i++) {
+		worst = fmax(worst, fabs((double)a[i] - b[i]));
+		size = fmax(size, fabs(a[i]));
+	}
+	ck_assert_msg(worst < most * size, "%s: off by %g", case_dir, worst);
+}
+
+START_TEST(test_same_as_folder)
+{
+	struct ckpt *c;
+	struct gw *w;
+	float *folder, *file;
+
+	golden_read(gguf_cases[_i].name);
+	config_write(NULL, NULL);
+	c = dummy_weights();
+	w = gw_make(c);
+	gw_file(w, "m.gguf", 0, 1, 0);
+	folder = logits_at(NULL, true);
+	file = logits_at("m.gguf", false);
+	assert_same(folder, file, gguf_cases[_i].most);
+	free(file);
+	/*
+	 * In three parts, and the matrices in types of half the size.  Granite's gate
+	 * and up must have one type.
+	 */
+	gw_file(w, "m-00001-of-00003.gguf", 0, 3, 30);
+	gw_file(w, "m-00002-of-00003.gguf", 1, 3,
+		strcmp(w->arch, "granitehybrid") ? 1 : 30);
+	gw_file(w, "m-00003-of-00003.gguf", 2, 3, 30);
+	file = logits_at("m-00002-of-00003.gguf", false);
+	assert_same(folder, file, gguf_cases[_i].most);
+	free(file);
+	free(folder);
+	gw_free(w);
+	ckpt_close(c);
+}
+END_TEST
+
+/* Two tensors of different types cannot be one. */
+START_TEST(test_refuses_joined)
+{
+	struct model_opts opts = { .nr_threads = 1 };
+	struct model *model = NULL;
+	struct model_error err;
+	char path[320];
+	struct ckpt *c;
+	struct gw *w;
+
+	golden_read("granite");
+	config_write(NULL, NULL);
+	c = dummy_weights();
+	w = gw_make(c);
+	gw_file(w, "m-00001-of-00002.gguf", 0, 2, 30);
+	gw_file(w, "m-00002-of-00002.gguf", 1, 2, 1);
+	snprintf(path, sizeof(path), "%s/m-00001-of-00002.gguf", fixture_dir);
+	ck_assert_int_eq(model_load(path, &opts, &model, &err), -EINVAL);
+	ck_assert_msg(strstr(err.text, "ffn_up.weight: has another type"),
+		      "%s", err.text);
+	gw_free(w);
+	ckpt_close(c);
+}
+END_TEST
+
+/* Blocks give the bits of their numbers in F32. */
+START_TEST(test_blocks)
+{
+	struct ckpt *c;
+	struct gw *w;
+	float *blocks, *numbers;
+
+	golden_read(gguf_cases[_i].name);
+	config_write(NULL, NULL);
+	c = dummy_weights();
+	w = gw_make(c);
+	gw_file(w, "q.gguf", 0, 1, 8);
+	gw_file(w, "m.gguf", 0, 1, 0);
+	blocks = logits_at("q.gguf", false);
+	numbers = logits_at("m.gguf", false);
+	assert_same(numbers, blocks, 0);
+	free(blocks);
+	free(numbers);
+	gw_free(w);
+	ckpt_close(c);
+}
+END_TEST
+
+static Suite *model_gguf_suite(void)
+{
+	Suite *s = suite_create("model_gguf");
+	TCase *same = tcase_create("same");
+
+	tcase_set_tags(same, "unit model");
+	tcase_set_timeout(same, 60);
+	tcase_add_checked_fixture(same, setup, teardown);
+	tcase_add_loop_test(same, test_same_as_folder, 0,
+			    ARRAY_SIZE(gguf_cases));
+	tcase_add_loop_test(same, test_blocks, 0, ARRAY_SIZE(gguf_cases));
+	tcase_add_test(same, test_refuses_joined);
+	suite_add_tcase(s, same);
+	return s;
+}
+
+int main(void)
+{
+	SRunner *sr = srunner_create(model_gguf_suite());
+	int failed;
+
+	srunner_run_all(sr, CK_ENV);
+	failed = srunner_ntests_failed(sr);
+	srunner_free(sr);
+	return failed ? EXIT_FAILURE : EXIT_SUCCESS;
+}
