@@ -4,7 +4,7 @@
  *
  * A model has one template, or several with names.  They are in
  * tokenizer_config.json, or since 2025 in files of their own, which take
- * precedence.  A special token is a string or an object with the string as
+ * precedence, or in a GGUF file.  A special token is a string or an object with the string as
  * `content`; a null or missing one stays undefined.
  */
 #include <dirent.h>
@@ -13,7 +13,9 @@
 #include <stdlib.h>
 
 #include "runtime/lib/folder.h"
+#include "runtime/lib/gguf.h"
 #include "runtime/template/chat.h"
+#include "runtime/template/chat_gguf.h"
 #include "runtime/tokenizer/utf8.h"
 
 #define CHAT_TEMPLATES_MAX	16u
@@ -276,11 +278,37 @@ static int add_config_file(struct loading *l, const char *path)
 	return ret;
 }
 
+static int add_gguf(struct loading *l, const char *path)
+{
+	json_t *config;
+	int ret = chat_gguf_config(path, &config, l->why, l->len);
+
+	if (!ret)
+		ret = add_config(l, config, path);
+	if (!ret)
+		ret = add_tokens(l, config);
+	json_decref(config);
+	return ret;
+}
+
+/* Add the templates of a model's folder. */
+static int add_files(struct loading *l, const char *dir)
+{
+	char path[4096];
+	int ret;
+
+	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
+	ret = add_file(l, path, "default");
+	if (!ret)
+		ret = add_folder(l, dir);
+	snprintf(path, sizeof(path), "%s/tokenizer_config.json", dir);
+	return ret ? ret : add_config_file(l, path);
+}
+
 int chat_load(const char *dir, const char *first, struct chat **chat,
 	      char *why, size_t len)
 {
 	struct loading l = { .why = why, .len = len };
-	char path[4096];
 	int ret;
 
 	*chat = NULL;
@@ -290,14 +318,9 @@ int chat_load(const char *dir, const char *first, struct chat **chat,
 	if (first)
 		ret = add(&l, "default", first, strlen(first),
 			  "--chat-template");
-	snprintf(path, sizeof(path), "%s/chat_template.jinja", dir);
 	if (!ret)
-		ret = add_file(&l, path, "default");
-	if (!ret)
-		ret = add_folder(&l, dir);
-	snprintf(path, sizeof(path), "%s/tokenizer_config.json", dir);
-	if (!ret)
-		ret = add_config_file(&l, path);
+		ret = gguf_is_file(dir) ? add_gguf(&l, dir) :
+					  add_files(&l, dir);
 	return chat_end(&l, ret, chat);
 }
 

@@ -36,12 +36,13 @@ struct chat_input {
 };
 
 /**
- * chat_load() - read and compile the chat templates of a folder
+ * chat_load() - read and compile the chat templates of a model
  * @first: text of the template `default`, which takes precedence over the
  *       folder's, or NULL
  * @dir: folder with tokenizer_config.json (chat_template: a string, or a list
  *       of named ones; the special tokens), chat_template.jinja and
- *       additional_chat_templates/NAME.jinja, which take precedence
+ *       additional_chat_templates/NAME.jinja, which take precedence; or a GGUF
+ *       file
  * @chat: the templates, to be freed with chat_free()
  * @why: gets one line with the file and the place of an error
  * @len: bytes at @why

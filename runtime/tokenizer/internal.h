@@ -285,6 +285,8 @@ int __must_check load_file_json(struct load_ctx *ctx, const char *dir,
 int __must_check load_parts(struct load_ctx *ctx, const json_t *root);
 /** load_vocab_merges() - load a folder without tokenizer.json (load_pair.c) */
 int __must_check load_vocab_merges(struct load_ctx *ctx, const char *dir);
+/** load_gguf() - load the tokenizer of a GGUF file (load_gguf.c) */
+int __must_check load_gguf(struct load_ctx *ctx, const char *path);
 
 /** load_fail() - write "PATH: reason" and return @code */
 int __printf(3, 4) load_fail(const struct load_ctx *ctx, int code,

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * load.c - load a tokenizer from a model folder
+ * load.c - load a tokenizer from a model folder or a GGUF file
  *
  * Reads tokenizer.json, or its substitute (load_pair.c), then
- * tokenizer_config.json if there is one.  A tokenizer.json is a pipeline of
- * typed parts.  If a part were silently left out, most ids would be right and
- * some wrong, and the model would be somewhat worse.  So every part is either
- * supported exactly or refused by name.  Options of the parts that change ids
- * are checked in the same way.  "truncation" and "padding" are not: the engine
- * has limits of its own.
+ * tokenizer_config.json if there is one; of a GGUF file, see load_gguf.c.  A
+ * tokenizer.json is a pipeline of typed parts.  If a part were silently left
+ * out, most ids would be right and some wrong, and the model would be somewhat
+ * worse.  So every part is either supported exactly or refused by name.
+ * Options of the parts that change ids are checked in the same way.
+ * "truncation" and "padding" are not: the engine has limits of its own.
  *
  * Numbers are read as reals: some files hold integers of 31 digits.
  */
@@ -19,6 +19,7 @@
 #include <sys/random.h>
 
 #include "runtime/lib/folder.h"
+#include "runtime/lib/gguf.h"
 #include "runtime/tokenizer/internal.h"
 #include "runtime/tokenizer/utf8.h"
 
@@ -267,6 +268,8 @@ static int load_tokens(struct load_ctx *ctx, const char *dir)
 	json_t *root;
 	int err;
 
+	if (gguf_is_file(dir))
+		return load_gguf(ctx, dir);
 	err = load_file_json(ctx, dir, "tokenizer.json", &root);
 	if (!err)
 		err = root ? load_parts(ctx, root) :

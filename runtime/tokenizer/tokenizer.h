@@ -2,7 +2,7 @@
 /*
  * tokenizer.h - text to token ids and back, for models with byte-pair encoding
  *
- * A tokenizer is loaded once from a model folder and never changes afterwards:
+ * A tokenizer is loaded once from a model's files and never changes afterwards:
  * any number of threads may encode and decode with it, without a lock.  Every
  * encoding call allocates its own scratch memory and frees it.
  */
@@ -37,8 +37,9 @@ enum tokenizer_flags {
 };
 
 /**
- * tokenizer_load() - read the tokenizer of a model folder
- * @dir: folder with tokenizer.json and, mostly, tokenizer_config.json
+ * tokenizer_load() - read the tokenizer of a model
+ * @dir: folder with tokenizer.json and, mostly, tokenizer_config.json; or a GGUF
+ *	file, or any part of one
  * @out: the tokenizer, valid only on success; free it with tokenizer_free()
  * @err: gets one line with the file and the reason on failure
  * @err_size: bytes at @err; TOKENIZER_ERR_MAX holds every line whole

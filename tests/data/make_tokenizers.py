@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write tests/data/tokenizers: a small tokenizer for each shape of pipeline.
 
-usage: make_tokenizers.py
+usage: make_tokenizers.py [SHAPE..]
 
 Each is trained by Hugging Face's `tokenizers` from PyPI on the text below, has
 the parts that a family's files have, and odd added tokens.  Beside it lies
@@ -22,7 +22,8 @@ from tokenizers import Tokenizer, __version__, models, pre_tokenizers, trainers
 
 from texts import texts
 from vocabularies import (LLAMA3, QWEN2, added, byte_level, replace,
-                          sp_decoder, split_by, template, write_golden)
+                          sp_decoder, sp_merges, split_by, template,
+                          write_golden)
 
 COUNT = 40
 SIZE = 400
@@ -75,6 +76,8 @@ ODD = [dict(lstrip=True), dict(rstrip=True), dict(lstrip=True, rstrip=True),
        dict(single_word=True, normalized=True, special=False),
        dict(normalized=True, special=False), dict(special=False), dict(special=False, normalized=True,
                                  single_word=True, lstrip=True)]
+# As much as a GGUF file can say.
+PLAIN = [dict(special=i % 2 == 0) for i in range(7)]
 NAMES = ["<|l|>", "<|r|>", "<lr>", "word", "  ", "naive", "Été"]
 NFKC = seq("n", {"type": "NFKC"})
 PREFIX = seq("n", {"type": "Prepend", "prepend": "▁"}, replace(" ", "▁"))
@@ -154,10 +157,19 @@ SHAPES = {
                                "content": "▁"}, {
                                    "type": "Strip", "strip_left": False,
                                    "strip_right": True})}, SP),
+    "gguf-bytes": ("bytes", {"pre_tokenizer": split_by(QWEN2), "normalizer":
+                             {"type": "NFC"}, "post_processor":
+                             template([("<|l|>", -7)])}, {}),
+    "gguf-chars": ("chars", {"normalizer": PREFIX, "pre_tokenizer": None}, SP),
 }
 
 
-def build(base, parts, model):
+def score(token):
+    """The score of a token in a GGUF file; some are equal."""
+    return -(token // 3)
+
+
+def build(base, parts, model, odd=ODD):
     """tokenizer.json of a shape; negative ids count from the last one."""
     root = json.loads(json.dumps(base))
     # Spaces that are stripped away: the library falls over that.
@@ -168,7 +180,7 @@ def build(base, parts, model):
     # Without a gap: the library would count on, whatever the file says.
     for name in names:
         root["added_tokens"].append(added(
-            first + names.index(name), name, **ODD[NAMES.index(name)]))
+            first + names.index(name), name, **odd[NAMES.index(name)]))
     defaults = {"normalizer": None, "truncation": None, "padding": None}
     if "Ġ" in root["model"]["vocab"]:
         defaults.update(pre_tokenizer=byte_level(), decoder=byte_level(),
@@ -208,8 +220,18 @@ def main():
         # Bytes and the like are plain tokens of the vocabulary.
         root["added_tokens"] = [t for t in root["added_tokens"]
                                 if not t["content"].startswith("<0x")]
-    for name, (base, parts, model) in SHAPES.items():
-        write(name, build(bases[base], parts, model))
+    for name in sys.argv[1:] or SHAPES:
+        base, parts, model = SHAPES[name]
+        if not name.startswith("gguf"):
+            write(name, build(bases[base], parts, model))
+            continue
+        root = build(bases[base], parts, model, PLAIN)
+        vocab = root["model"]["vocab"]
+        if base == "chars":
+            root["model"]["merges"] = sp_merges(vocab, {
+                t: score(i) for t, i in vocab.items()
+                if i > 2 and not t.startswith("<0x")})
+        write(name, root)
     print("tokenizers %s: %d shapes" % (__version__, len(SHAPES)))
     return 0
 

@@ -77,7 +77,7 @@ static inline void teardown(void)
 	static const char * const names[] = {
 		"tokenizer.json", "tokenizer_config.json", "vocab.json",
 		"merges.txt", "config.json", "added_tokens.json",
-		"special_tokens_map.json", "tokenizer.model",
+		"special_tokens_map.json", "tokenizer.model", "model.gguf",
 	};
 	char path[256];
 	size_t i;
