@@ -13,6 +13,8 @@
 
 #include "kernels/quant.h"
 #include "runtime/lib/gguf.h"
+#include "runtime/template/chat.h"
+#include "runtime/tokenizer/tokenizer.h"
 #include "tests/fuzz/fuzz.h"
 
 static int fd = -1;
@@ -83,6 +85,24 @@ static void check_tensors(const struct gguf *g, size_t size)
 	FUZZ_LAW(total <= size, "%llu bytes", (unsigned long long)total);
 }
 
+/* The readers of the metadata refuse it in one line, too, or take it. */
+static void check_readers(const char *path)
+{
+	char err[TOKENIZER_ERR_MAX] = "";
+	struct tokenizer *tok;
+	struct chat *chat;
+	int ret;
+
+	ret = tokenizer_load(path, &tok, err, sizeof(err));
+	FUZZ_LAW(!ret || (!strncmp(err, path, strlen(path)) &&
+			  !strchr(err, '\n')), "%d: %s", ret, err);
+	if (!ret)
+		tokenizer_free(tok);
+	ret = chat_load(path, NULL, &chat, err, sizeof(err));
+	FUZZ_LAW(!ret || (*err && !strchr(err, '\n')), "%d: %s", ret, err);
+	chat_free(chat);
+}
+
 int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
 	char err[GGUF_ERR_MAX] = "", path[40];
@@ -102,6 +122,7 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 	for (i = 0; i < gguf_nr_keys(g); i++)
 		check_value(g, gguf_key_at(g, i), size);
 	check_tensors(g, size);
+	check_readers(path);
 	gguf_close(g);
 	nr_taken++;
 	return 0;
@@ -112,7 +133,11 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 
 static const char * const words[] = {
 	"GGUF", "general.alignment", "split.no", "split.count",
-	"split.tensors.count", "a", "b",
+	"split.tensors.count", "a", "b", "llama", "gemma4",
+	"tokenizer.ggml.model", "tokenizer.ggml.tokens",
+	"tokenizer.ggml.token_type", "tokenizer.ggml.scores",
+	"tokenizer.ggml.merges", "tokenizer.chat_template", "{{bos_token}}",
+	"tokenizer.ggml.bos_token_id",
 };
 
 /* Append @bytes bytes of a number. */

@@ -10,6 +10,11 @@
  * for the tokens of all bytes as ByteLevel spells them, with ids from 0 on, 2 as
  * ByteFallback does, from 3 on.
  *
+ * Behind a first 'G' the input is the metadata of a GGUF file (gguf_put()): digits for
+ * the kind, the flags and tokenizer.ggml.pre, then lines, up to a NUL.  A line is a
+ * token, behind the digit of its type; after an empty line, each is a merge.  1 and 2
+ * stand for the tokens of all bytes here, too.
+ *
  * A refusal of a file must be one line that names it.  An accepted tokenizer must
  * encode the text to ids of its vocabulary, or refuse it with an error number it
  * is allowed to use, and must decode any ids to whole characters.
@@ -26,6 +31,8 @@
 #define IDS_MAX		4096
 #define TEXT_MAX	2048
 #define FILE_ROOM	(1u << 17)
+#define GGUF_NAME	"model.gguf"
+#define LIST_MAX	1024u
 
 /* The files of both forms, in the order of the input. */
 static const char * const whole[] = {
@@ -50,6 +57,8 @@ static void dir_clear(void)
 	size_t i;
 
 	file_path(path, whole[0]);
+	unlink(path);
+	file_path(path, GGUF_NAME);
 	unlink(path);
 	for (i = 0; i < ARRAY_SIZE(pair); i++) {
 		file_path(path, pair[i]);
@@ -121,20 +130,185 @@ static size_t file_expand(char to[FILE_ROOM], const u8 *data, size_t size)
 	return len;
 }
 
-static void file_put(const char *name, const u8 *data, size_t size)
+static void bytes_put(const char *name, const char *text, size_t len)
 {
-	static char text[FILE_ROOM];
 	char path[128];
-	size_t len;
 	int fd;
 
-	if (!size)
-		return;
-	len = file_expand(text, data, size);
 	file_path(path, name);
 	fd = open(path, O_CREAT | O_TRUNC | O_WRONLY | O_CLOEXEC, 0600);
 	if (fd < 0 || write(fd, text, len) != (ssize_t)len || close(fd))
 		abort();
+}
+
+static void file_put(const char *name, const u8 *data, size_t size)
+{
+	static char text[FILE_ROOM];
+
+	if (size)
+		bytes_put(name, text, file_expand(text, data, size));
+}
+
+/* ---- GGUF files ---- */
+
+struct line {
+	const char	*at;
+	size_t		len;
+	u32		type;
+};
+
+/* A file while it is written; what does not fit is left out. */
+struct room {
+	char		p[FILE_ROOM];
+	size_t		len;
+	struct line	tokens[LIST_MAX];
+	struct line	merges[LIST_MAX];
+	u32		nr_tokens;
+	u32		nr_merges;
+};
+
+static void put_number(struct room *r, u64 v, size_t bytes)
+{
+	if (bytes <= sizeof(r->p) - r->len)
+		memcpy(r->p + r->len, &v, bytes);
+	r->len = min(r->len + bytes, sizeof(r->p));
+}
+
+static void put_string(struct room *r, const char *at, size_t len)
+{
+	put_number(r, len, 8);
+	len = min(len, sizeof(r->p) - r->len);
+	memcpy(r->p + r->len, at, len);
+	r->len += len;
+}
+
+/* A key, and the kind of its value. */
+static void put_key(struct room *r, const char *key, u32 kind)
+{
+	put_string(r, key, strlen(key));
+	put_number(r, kind, 4);
+}
+
+static void put_list(struct room *r, const char *key, u32 kind, u64 nr)
+{
+	put_key(r, key, 9);
+	put_number(r, kind, 4);
+	put_number(r, nr, 8);
+}
+
+/* The tokens of all bytes. */
+static void lines_of_bytes(struct room *r, bool level)
+{
+	static char text[256][40];
+	char *quote;
+	size_t n;
+	u32 b;
+
+	for (b = 0; b < 256 && r->nr_tokens < LIST_MAX; b++) {
+		if (level)
+			n = put_level(text[b], b);
+		else
+			n = (size_t)sprintf(text[b], "\"<0x%02X>\":", b);
+		text[b][n] = 0;
+		quote = strrchr(text[b], '"');
+		/* JSON has a \ before these. */
+		n = text[b][1] == '\\' ? 2 : 1;
+		r->tokens[r->nr_tokens++] = (struct line){ text[b] + n,
+			(size_t)(quote - text[b]) - n, level ? 1 : 6 };
+	}
+}
+
+static void line_take(struct room *r, const char *at, size_t len, bool merges)
+{
+	if (merges && r->nr_merges < LIST_MAX)
+		r->merges[r->nr_merges++] = (struct line){ at, len, 0 };
+	else if (len == 1 && (*at == 1 || *at == 2))
+		lines_of_bytes(r, *at == 1);
+	else if (len && !merges && r->nr_tokens < LIST_MAX)
+		r->tokens[r->nr_tokens++] = (struct line){ at + 1, len - 1,
+							   (u32)*at - '0' };
+}
+
+static void lines_take(struct room *r, const char *at, const char *end)
+{
+	bool merges = false;
+	const char *stop;
+
+	for (; at < end; at = stop + 1) {
+		stop = memchr(at, '\n', (size_t)(end - at));
+		stop = stop ? stop : end;
+		if (stop == at)
+			merges = true;
+		else
+			line_take(r, at, (size_t)(stop - at), merges);
+	}
+}
+
+static void put_lists(struct room *r)
+{
+	u32 i;
+
+	put_list(r, "tokenizer.ggml.tokens", 8, r->nr_tokens);
+	for (i = 0; i < r->nr_tokens; i++)
+		put_string(r, r->tokens[i].at, r->tokens[i].len);
+	put_list(r, "tokenizer.ggml.token_type", 5, r->nr_tokens);
+	for (i = 0; i < r->nr_tokens; i++)
+		put_number(r, r->tokens[i].type, 4);
+	put_list(r, "tokenizer.ggml.scores", 5, r->nr_tokens);
+	for (i = 0; i < r->nr_tokens; i++)
+		put_number(r, i * 7 % 5, 4);
+	put_list(r, "tokenizer.ggml.merges", 8, r->nr_merges);
+	for (i = 0; i < r->nr_merges; i++)
+		put_string(r, r->merges[i].at, r->merges[i].len);
+}
+
+static void put_choice(struct room *r, const char *key,
+		       const char * const *from, u32 nr, u8 digit)
+{
+	const char *s = from[digit % nr];
+
+	put_key(r, key, 8);
+	put_string(r, s, strlen(s));
+}
+
+/* Write the GGUF file of an input of three digits and lines. */
+static void gguf_put(const u8 *data, const u8 *end)
+{
+	static const char * const kinds[] = { "gpt2", "llama", "gemma4", "t5" };
+	static const char * const pres[] = {
+		"gpt-2", "qwen2", "llama-bpe", "deepseek-llm", "deepseek-v3",
+		"tekken", "gpt-4o", "command-r", "default", "mpt",
+	};
+	static const char * const archs[] = { "llama", "gemma3", "phi3" };
+	static struct room r;
+	const u8 flags = end - data > 1 ? data[1] : 0;
+
+	r.len = 0;
+	r.nr_tokens = 0;
+	r.nr_merges = 0;
+	if (end - data > 3)
+		lines_take(&r, (const char *)data + 3, (const char *)end);
+	memcpy(r.p, "GGUF", 4);
+	r.len = 4;
+	put_number(&r, 3, 4);
+	put_number(&r, 0, 8);
+	put_number(&r, 12, 8);
+	put_choice(&r, "tokenizer.ggml.model", kinds, 4, end > data ? *data : 0);
+	put_choice(&r, "tokenizer.ggml.pre", pres, ARRAY_SIZE(pres),
+		   end - data > 2 ? data[2] : 0);
+	put_choice(&r, "general.architecture", archs, 3, flags >> 3);
+	put_lists(&r);
+	put_key(&r, "tokenizer.ggml.bos_token_id", 4);
+	put_number(&r, flags >> 4, 4);
+	put_key(&r, "tokenizer.ggml.eos_token_id", 4);
+	put_number(&r, 2, 4);
+	put_key(&r, "tokenizer.ggml.add_bos_token", 7);
+	put_number(&r, flags & 1, 1);
+	put_key(&r, "tokenizer.ggml.add_eos_token", 7);
+	put_number(&r, flags >> 1 & 1, 1);
+	put_key(&r, "tokenizer.ggml.add_space_prefix", 7);
+	put_number(&r, flags >> 2 & 1, 1);
+	bytes_put(GGUF_NAME, r.p, r.len);
 }
 
 /* Write the files of an input.  Return: the rest of the input, the text. */
@@ -148,6 +322,11 @@ static const u8 *files_put(const u8 *data, const u8 *end)
 	if (!dir[0])
 		dir_make();
 	dir_clear();
+	if (data < end && *data == 'G') {
+		nul = memchr(data, 0, (size_t)(end - data));
+		gguf_put(data + 1, nul ? nul : end);
+		return nul ? nul + 1 : end;
+	}
 	for (data += is_pair; n--; names++) {
 		nul = data < end ? memchr(data, 0, (size_t)(end - data)) : NULL;
 		file_put(*names, data, (size_t)((nul ? nul : end) - data));
@@ -207,14 +386,16 @@ int LLVMFuzzerTestOneInput(const u8 *data, size_t size)
 {
 	static const char text[] =
 		"Hello w\xc3\xb6rld  12345 \xf0\x9f\x98\x80<s> e\xcc\x81\n";
+	const bool gguf = size && *data == 'G';
 	const u8 *end = data + size;
-	char err[TOKENIZER_ERR_MAX];
+	char err[TOKENIZER_ERR_MAX], path[128];
 	struct tokenizer *tok;
 	int ret;
 
 	data = files_put(data, end);
 	memset(err, 'x', sizeof(err));
-	ret = tokenizer_load(dir, &tok, err, sizeof(err));
+	file_path(path, GGUF_NAME);
+	ret = tokenizer_load(gguf ? path : dir, &tok, err, sizeof(err));
 	if (ret) {
 		FUZZ_LAW(!strncmp(err, dir, strlen(dir)) &&
 			 !strchr(err, '\n') && utf8_is_valid(err, strlen(err)),
@@ -260,6 +441,9 @@ static const char * const words[] = {
 	"\"additional_special_tokens\":[", "\"start\":1", "\"stop\":1",
 	"\"individual_digits\":true", "\"rstrip\":true", "(?=", "(?!", "(?<=",
 	"[^", "{2,3}", "\\\\s+",
+	/* of GGUF files */
+	"G06", "G14", "G26", "G10", "\n1ab", "\n3<s>", "\n4  ", "\n5[PAD7]", "\n6<0x41>",
+	"\n2<unk>", "\n1\t\t", "\n\na b", "\na b",
 };
 
 static size_t mutate(u8 *buf, size_t len, size_t max)

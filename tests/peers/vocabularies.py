@@ -42,6 +42,36 @@ GGUF = "vendor/llama.cpp/models/ggml-vocab-%s.gguf"
 LLAMA3 = (r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}|"
           r" ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 QWEN2 = LLAMA3.replace(r"\p{N}{1,3}", r"\p{N}")
+QWEN35 = QWEN2.replace(r"?\p{L}+", r"?[\p{L}\p{M}]+").replace(
+    r"[^\s\p{L}\p{N}]", r"[^\s\p{L}\p{M}\p{N}]")
+# Letters of scripts that have capitals.
+CASED = (
+    "A-Za-z\u00b5\u00c0-\u00d6\u00d8-\u00f6\u00f8-\u01ba"
+    "\u01bc-\u01bf\u01c4-\u0293\u0295-\u02af\u0370-\u0373\u0376"
+    "\u0377\u037b-\u037d\u037f\u0386\u0388-\u038a\u038c"
+    "\u038e-\u03a1\u03a3-\u03f5\u03f7-\u0481\u048a-\u052f"
+    "\u0531-\u0556\u10a0-\u10c5\u13a0-\u13f5\u13f8-\u13fd"
+    "\u1c90-\u1cba\u1cbd-\u1cbf\u1d00-\u1d2b\u1d6b-\u1d77"
+    "\u1d79-\u1d9a\u1e00-\u1f15\u1f18-\u1f1d\u1f20-\u1f45"
+    "\u1f48-\u1f4d\u1f50-\u1f57\u1f59\u1f5b\u1f5d\u1f5f-\u1f7d"
+    "\u1f80-\u1fb4\u1fb6-\u1fbc\u1fbe\u1fc2-\u1fc4\u1fc6-\u1fcc"
+    "\u1fd0-\u1fd3\u1fd6-\u1fdb\u1fe0-\u1fec\u1ff2-\u1ff4"
+    "\u1ff6-\u1ffc\u2102\u2107\u210a-\u2113\u2115\u2119-\u211d"
+    "\u2124\u2126\u2128\u212a-\u212d\u212f-\u2134\u2139"
+    "\u213c-\u213f\u2145-\u2149\u214e\u2183\u2184\u2c00-\u2c7b"
+    "\u2c7e-\u2ce4\u2ceb-\u2cee\u2cf2\u2cf3\ua640-\ua66d"
+    "\ua680-\ua69b\ua722-\ua76f\ua771-\ua787\ua78b-\ua78e"
+    "\uab70-\uabbf\ufb00-\ufb06\ufb13-\ufb17\uff21-\uff3a"
+    "\uff41-\uff5a\U00010400-\U0001044f\U000104b0-\U000104d3"
+    "\U000104d8-\U000104fb\U00010c80-\U00010cb2"
+    "\U00010cc0-\U00010cf2\U000118a0-\U000118df"
+    "\U0001e900-\U0001e943")
+EAST_ASIAN = "[\u4e00-\u9fa5\u0800-\u4e00\uac00-\ud7ff]+"
+DEEPSEEK = {
+    "deepseek-coder": ("[\r\n]", r"\s?\p{L}+", r"\s?\p{P}+", EAST_ASIAN),
+    "deepseek-llm": ("[\r\n]", r"\s?[" + CASED + "]+",
+                     "\\s?[!-/:-~\uff01-\uff0f\uff1a-\uff5e\u2018-\u201f\u3000-"
+                     "\u3002]+", r"\s+$", EAST_ASIAN)}
 TEKKEN = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*"
           r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?"
           r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}|"
@@ -139,6 +169,14 @@ def split_by(regex):
         byte_level(use_regex=False)]}
 
 
+def digits_and(last, *patterns):
+    """Splits by patterns, then digits alone, then @last."""
+    return {"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": p}, "behavior": "Isolated",
+         "invert": False} for p in patterns] + [
+             {"type": "Digits", "individual_digits": True}, last]}
+
+
 def template(before=(), after=()):
     def side(tokens):
         return [{"SpecialToken": {"id": t, "type_id": 0}} for t, _ in tokens]
@@ -193,11 +231,14 @@ def gguf_vocab(values):
     kinds = values["tokenizer.ggml.token_type"]
     vocab, tokens = {}, []
     for i, name in enumerate(names):
+        # Fillers are no tokens of the model.
+        if kinds[i] in (2, 4, 5) and name == "[PAD%d]" % i:
+            continue
         if name not in vocab and name.isprintable() or kinds[i] == 1:
             vocab.setdefault(name, i)
     for i, name in enumerate(names):
-        if kinds[i] in (3, 4) and vocab.get(name) == i:
-            tokens.append(added(i, name, kinds[i] == 3))
+        if kinds[i] in (2, 3, 4) and vocab.get(name) == i:
+            tokens.append(added(i, name, kinds[i] < 4))
     merges = values.get("tokenizer.ggml.merges")
     if merges is None:
         scores = values["tokenizer.ggml.scores"]
@@ -230,6 +271,17 @@ def from_gguf(name, values):
     if name == "qwen2":
         return whole(vocab, merges, tokens, normalizer={"type": "NFC"},
                      pre_tokenizer=split_by(QWEN2))
+    if name == "qwen35":
+        return whole(vocab, merges, tokens, normalizer={"type": "NFC"},
+                     pre_tokenizer=split_by(QWEN35))
+    if name == "command-r":
+        return whole(vocab, merges, tokens, normalizer={"type": "NFC"},
+                     pre_tokenizer=digits_and(byte_level()),
+                     post_processor=around)
+    if name.startswith("deepseek"):
+        return whole(vocab, merges, tokens, post_processor=around,
+                     pre_tokenizer=digits_and(byte_level(use_regex=False),
+                                              *DEEPSEEK[name]))
     if name == "gemma-4":
         return whole(vocab, merges, tokens, normalizer=replace(" ", "▁"),
                      pre_tokenizer={"type": "Split", "pattern": {
@@ -239,7 +291,8 @@ def from_gguf(name, values):
                      model=sp)
     if name == "phi-3":
         for t in tokens:
-            t["rstrip"] = t["content"].startswith("<|")
+            t["rstrip"] = t["content"] not in ("<unk>", "<s>",
+                                               "<|endoftext|>")
     if name == "llama-spm-first":
         return whole(vocab, merges, tokens, pre_tokenizer={
             "type": "Metaspace", "replacement": "▁", "prepend_scheme": "first",

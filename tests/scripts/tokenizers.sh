@@ -7,8 +7,8 @@
 # GPT-NeoX, Llama 2 and 3, Phi-3, Qwen2, Gemma, Mistral's Tekken, DeepSeek, Claude), and
 # the library too, once, into a folder of the build.  The library encodes and decodes
 # texts of tests/peers/texts.py, and check_tokenizer_golden must give the same ids and
-# text.  The script runs from check-full on, and is skipped where the packages cannot be
-# installed.
+# text.  So must check_tokenizer_gguf with GGUF files (tests/peers/gguf_tokens.py).  The
+# script runs from check-full on, and is skipped where the packages cannot be installed.
 #
 # budget: 30 s, full 300 s
 set -u
@@ -22,8 +22,8 @@ skip()
 
 case ${KVMM_TEST_LEVEL:-check} in
 check)	skip "real vocabularies are for make check-full" ;;
-full)	count=5000 seed=1 ;;
-*)	count=100000 seed=$RANDOM ;;
+full)	count=5000 gguf=300 seed=1 ;;
+*)	count=100000 gguf=20000 seed=$RANDOM ;;
 esac
 folder=$KVMM_BUILD/peers/tokenizers
 venv=$folder/.venv
@@ -45,4 +45,6 @@ for model in "$folder"/*/tokenizer.json; do
 	name=$(basename "$(dirname "$model")")
 	"$venv/bin/python" "$script" golden "$folder" "$name" "$count" "$seed" || exit 1
 done
-KVMM_TOKENIZER_GOLDEN=$folder "$KVMM_BUILD/tests/check_tokenizer_golden"
+KVMM_TOKENIZER_GOLDEN=$folder "$KVMM_BUILD/tests/check_tokenizer_golden" || exit 1
+"$venv/bin/python" "${script%/*}/gguf_tokens.py" "$folder" "$gguf" "$seed" \
+	"$KVMM_BUILD/tests/check_tokenizer_gguf"

@@ -18,6 +18,7 @@
 
 static u32 more[IDS_MAX];
 static u32 nr_texts, nr_published;
+static const char *model = "";
 
 /* ---- a GGUF file of a tokenizer.json ---- */
 
@@ -186,12 +187,12 @@ static void expect_same(const char *text, size_t len)
 				     IDS_MAX, NULL);
 		if (n == -E2BIG && m == -E2BIG)
 			continue;
-		ck_assert_msg(n == m && n >= 0, "\"%.*s\": %zd and %zd ids",
-			      (int)len, text, n, m);
+		ck_assert_msg(n == m && n >= 0, "%s: \"%.*s\": %zd and %zd "
+			      "ids", model, (int)len, text, n, m);
 		for (i = 0; i < (size_t)n; i++)
-			ck_assert_msg(ids[i] == more[i], "\"%.*s\": id %zu is "
-				      "%u and %u", (int)len, text, i, ids[i],
-				      more[i]);
+			ck_assert_msg(ids[i] == more[i], "%s: \"%.*s\": id %zu "
+				      "is %u and %u", model, (int)len, text, i,
+				      ids[i], more[i]);
 		expect_same_text(ids, (size_t)n);
 	}
 	nr_texts++;
@@ -207,12 +208,12 @@ static void expect_given(const char *text, size_t len, u32 flags,
 
 	if (n == -E2BIG)
 		return;
-	ck_assert_msg(n == (ssize_t)nr, "\"%.*s\": %zd ids, not %u", (int)len,
-		      text, n, nr);
+	ck_assert_msg(n == (ssize_t)nr, "%s: \"%.*s\": %zd ids, not %u",
+		      model, (int)len, text, n, nr);
 	for (i = 0; i < nr; i++) {
 		memcpy(&id, want + 4 * i, 4);
-		ck_assert_msg(more[i] == id, "\"%.*s\": id %u is %u, not %u",
-			      (int)len, text, i, more[i], id);
+		ck_assert_msg(more[i] == id, "%s: \"%.*s\": id %u is %u, not "
+			      "%u", model, (int)len, text, i, more[i], id);
 	}
 	nr_published++;
 }
@@ -409,6 +410,7 @@ static void model_run(const char *folder, const char *name)
 	char path[700];
 	bool both;
 
+	model = name;
 	nr_texts = nr_published = 0;
 	snprintf(path, sizeof(path), "%s/%s/model.gguf", folder, name);
 	ck_assert_msg(!tokenizer_load(path, &other, err, sizeof(err)), "%s",
@@ -429,6 +431,7 @@ static void model_run(const char *folder, const char *name)
 	if (!access(path, R_OK))
 		golden_run(path, false, true);
 	printf(", %u as published\n", nr_published);
+	fflush(stdout);
 	tokenizer_free(tok);
 	tokenizer_free(other);
 	tok = other = NULL;
@@ -461,7 +464,7 @@ static Suite *gguf_suite(void)
 	tc = gguf_case(s, "folders");
 	tcase_add_loop_test(tc, test_shapes, 0, ARRAY_SIZE(shapes));
 	tc = gguf_case(s, "named");
-	tcase_set_timeout(tc, 1200);
+	tcase_set_timeout(tc, 7200);
 	tcase_add_test(tc, test_named);
 	return s;
 }
