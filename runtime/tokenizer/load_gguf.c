@@ -9,7 +9,8 @@
  * SentencePiece with merges (its tokens have scores), "gemma4" is the same with
  * merges in the file.  SentencePiece's vocabularies are cut as by Llama 2: a mark
  * before each part of the text between special tokens, or no mark at all with
- * add_space_prefix off.
+ * add_space_prefix off.  Mistral's since version 3, whose token 3 is [INST], have a
+ * mark before the whole text alone.
  */
 #include "runtime/tokenizer/load_gguf.h"
 
@@ -123,11 +124,35 @@ static json_t *replace(const char *from, const char *to)
 			 from, "content", to);
 }
 
-static json_t *chars_normalizer(bool prefix)
-{
-	json_t *mark = replace(" ", GGUF_MARK);
+/* Where marks are put before a text. */
+enum prefix { PREFIX_NONE, PREFIX_ALL, PREFIX_FIRST };
 
+static enum prefix prefix_of(const struct gguf_vocab *v, bool prefix)
+{
 	if (!prefix)
+		return PREFIX_NONE;
+	if (v->nr > 3 && v->types[3] == GGUF_CONTROL && v->names[3] &&
+	    !strcmp(json_string_value(v->names[3]), "[INST]"))
+		return PREFIX_FIRST;
+	return PREFIX_ALL;
+}
+
+static json_t *chars_pre(enum prefix prefix)
+{
+	if (prefix != PREFIX_FIRST)
+		return json_null();
+	return json_pack("{ss ss ss sb}", "type", "Metaspace", "replacement",
+			 GGUF_MARK, "prepend_scheme", "first", "split", 0);
+}
+
+static json_t *chars_normalizer(enum prefix prefix)
+{
+	json_t *mark;
+
+	if (prefix == PREFIX_FIRST)
+		return json_null();
+	mark = replace(" ", GGUF_MARK);
+	if (prefix == PREFIX_NONE)
 		return mark;
 	return json_pack("{ss s[{ss ss} o]}", "type", "Sequence", "normalizers",
 			 "type", "Prepend", "prepend", GGUF_MARK, mark);
@@ -170,6 +195,7 @@ static int unknown_find(const struct load_ctx *ctx, const struct gguf_vocab *v,
 static int chars_build(const struct load_ctx *ctx, const struct gguf_vocab *v,
 		       bool prefix, json_t *merges, json_t **root)
 {
+	const enum prefix where = prefix_of(v, prefix);
 	const bool bytes = v->has_bytes;
 	json_t *name;
 	u32 unk;
@@ -181,9 +207,10 @@ static int chars_build(const struct load_ctx *ctx, const struct gguf_vocab *v,
 		return err;
 	}
 	name = unk == TOKENIZER_NO_ID ? json_null() : v->names[unk];
-	*root = json_pack("{so so so s{ss sO sb sb sO so}}",
+	*root = json_pack("{so so so so s{ss sO sb sb sO so}}",
 			  "added_tokens", gguf_added(v, unk),
-			  "normalizer", chars_normalizer(prefix),
+			  "normalizer", chars_normalizer(where),
+			  "pre_tokenizer", chars_pre(where),
 			  "decoder", chars_decoder(prefix, bytes),
 			  "model", "type", "BPE", "unk_token", name,
 			  "fuse_unk", 1, "byte_fallback", bytes,
