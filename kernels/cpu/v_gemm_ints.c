@@ -24,6 +24,9 @@
 #include "kernels/cpu/ints_vec.h"
 
 #define TILE_M		8u
+/* A part of K, and the rows of x from which on K is cut. */
+#define K_PART		1024u
+#define PARTS_MIN	8u
 /* Distance of the prefetch in bytes. */
 #define AHEAD		4096u
 /* Items for each thread; least panels of an item. */
@@ -77,52 +80,99 @@ static const u8 fp4_codes[16] = {
 
 /* ---- rows of x ---- */
 
-/* The largest magnitude, as bits, so that a NaN is larger than all numbers. */
-static u32 largest(const float *x)
-{
-	u32 bits[INT_COLS], i, most = 0;
+#define GROUP_VECS	(INT_COLS / VW)
 
-	memcpy(bits, x, sizeof(bits));
-	for (i = 0; i < INT_COLS; i++)
-		bits[i] &= 0x7fffffff;
-	for (i = 0; i < INT_COLS; i++)
-		most = max(most, bits[i]);
+typedef s8 vb __attribute__((vector_size(VW), aligned(1), may_alias));
+
+/* The largest lane, none of which is negative, and the sum of lanes. */
+#if VW == 16
+static __inline_always u32 vi_most(vi v)
+{
+	return _mm512_reduce_max_epu32((__m512i)v);
+}
+
+static __inline_always s32 vi_sum(vi v)
+{
+	return _mm512_reduce_add_epi32((__m512i)v);
+}
+#else
+static __inline_always u32 vi_most(vi v)
+{
+	s32 most = v[0];
+	u32 i;
+
+	for (i = 1; i < VW; i++)
+		most = max(most, v[i]);
 	return most;
 }
 
-/* The integers of a group; returns their scale. */
-static float group_round(const float *x, s8 *q)
-{
-	const u32 bits = largest(x);
-	float most, by;
-	u32 i;
-
-	memcpy(&most, &bits, sizeof(most));
-	/* Too small for a quotient in f32: 0.  No number: all results are none. */
-	if (!(most > 1e-30f) || bits >= 0x7f800000u) {
-		memset(q, 0, INT_COLS);
-		return bits >= 0x7f800000u ? __builtin_nanf("") : 0.0f;
-	}
-	by = 127.0f / most;
-	for (i = 0; i < INT_COLS; i++) {
-		/* Adding it rounds to an integer. */
-		const float r = x[i] * by + 0x1.8p23f;
-		s32 n;
-
-		memcpy(&n, &r, sizeof(n));
-		q[i] = (s8)n;
-	}
-	return most / 127.0f;
-}
-
-static s32 sum_of(const s8 *q, u32 n)
+static __inline_always s32 vi_sum(vi v)
 {
 	s32 sum = 0;
 	u32 i;
 
-	for (i = 0; i < n; i++)
-		sum += q[i];
+	for (i = 0; i < VW; i++)
+		sum += v[i];
 	return sum;
+}
+#endif
+
+/* The largest magnitude, as bits, so that a NaN is larger than all numbers. */
+static __inline_always u32 largest(const vf *x)
+{
+	vi most = { 0 }, bits, more;
+	u32 i;
+
+#pragma GCC unroll 4
+	for (i = 0; i < GROUP_VECS; i++) {
+		bits = (vi)x[i] & 0x7fffffff;
+		more = bits > most;
+		most = (bits & more) | (most & ~more);
+	}
+	return vi_most(most);
+}
+
+/* The sum of integers of columns from @i * VW on, @n vectors. */
+static __inline_always s32 sum_of(const vi *q, u32 i, u32 n)
+{
+	vi sum = { 0 };
+
+	for (; n; n--)
+		sum += q[i++];
+	return vi_sum(sum);
+}
+
+/*
+ * The integers of a group, at @to.  Adding 1.5 * 2^23 rounds to an integer, which the low bits
+ * then are.
+ *
+ * Return: their scale.
+ */
+static __inline_always float group_round(const float *from, vi *q, s8 *to)
+{
+	const float magic = 0x1.8p23f;
+	vf x[GROUP_VECS], by;
+	float most;
+	u32 bits, i;
+	bool none;
+
+#pragma GCC unroll 4
+	for (i = 0; i < GROUP_VECS; i++)
+		x[i] = vf_load(from + i * VW);
+	bits = largest(x);
+	memcpy(&most, &bits, sizeof(most));
+	/* Too small for a quotient in f32: 0.  No number: all results are none. */
+	none = bits >= 0x7f800000u || !(most > 1e-30f);
+	by = vf_set(none ? 0.0f : 127.0f / most);
+#pragma GCC unroll 4
+	for (i = 0; i < GROUP_VECS; i++) {
+		q[i] = (vi)(x[i] * by + vf_set(magic)) - (vi)vf_set(magic);
+		q[i] = none ? vi_set(0) : q[i];
+		*(vb *)(to + i * VW) = __builtin_convertvector(q[i], vb);
+	}
+	if (bits >= 0x7f800000u)
+		return __builtin_nanf("");
+	return none ? 0.0f : most / 127.0f;
 }
 
 /* All of one row of x. */
@@ -133,13 +183,15 @@ static void row_round(const struct ints_job *i, u32 row)
 	const s32 zero = INT_SIGNED && i->form.zero == 128 ? 0 : i->form.zero;
 	s8 *q = (s8 *)(i->x + row * i->x_bytes);
 	struct group *g = (struct group *)(q + j->k);
-	u32 k, half = i->form.groups == 16 ? INT_COLS / 2 : INT_COLS;
+	const u32 half = i->form.groups == 16 ? GROUP_VECS / 2 : GROUP_VECS;
+	vi n[GROUP_VECS];
 	s32 sums[2];
+	u32 k;
 
 	for (k = 0; k < j->k; k += INT_COLS, q += INT_COLS, g++) {
-		g->scale = group_round(x + k, q);
-		sums[0] = sum_of(q, half);
-		sums[1] = sum_of(q + half, INT_COLS - half);
+		g->scale = group_round(x + k, n, q);
+		sums[0] = sum_of(n, 0, half);
+		sums[1] = sum_of(n, half, GROUP_VECS - half);
 		g->from[0] = -zero * sums[0];
 		g->from[1] = -zero * sums[1];
 		g->less[0] = -g->scale * (float)sums[0];
@@ -361,62 +413,92 @@ static __inline_always void unit_add(const struct int_form f, const u8 *codes,
 	}
 }
 
-/* Write sums of a row, with the bias. */
-static __inline_always void sums_store(const struct gemm_job *j, u32 m, u32 n,
-				       vy sums)
-{
-	const u32 nr = min(j->n - n, INT_ROWS);
-	float *y = j->y + m * j->y_ld + n;
+/* A tile: a panel, its first row in the buffer, and a part of K. */
+struct tile_at {
+	u32	p;
+	u32	row;
+	u32	k;
+	u32	k_end;
+};
 
-	if (j->bias)
-		sums = vy_add(sums, vy_load_part(j->bias + n, nr));
-	vy_store_part(y, sums, nr);
+/* The place of row @m of the tile in y. */
+static __inline_always float *sums_at(const struct ints_job *i,
+				      const struct tile_at *at, u32 m)
+{
+	return i->j->y + (i->m + at->row + m) * i->j->y_ld + at->p * INT_ROWS;
 }
 
-/* @mr rows of x, from row @row of the buffer on, and one panel. */
+/* Write the sums of row @m; behind the last part of K, with the bias. */
+static __inline_always void sums_store(const struct ints_job *i,
+				       const struct tile_at *at, u32 m, vy sums)
+{
+	const struct gemm_job *j = i->j;
+	const u32 n = at->p * INT_ROWS, nr = min(j->n - n, INT_ROWS);
+
+	if (j->bias && at->k_end == j->k)
+		sums = vy_add(sums, vy_load_part(j->bias + n, nr));
+	vy_store_part(sums_at(i, at, m), sums, nr);
+}
+
+/* Ask for the codes that are needed soon: of this part, then of the next panel. */
+static __inline_always void ask_ahead(const struct int_form f, const u8 *codes,
+				      const u8 *end, u64 panel, u64 part)
+{
+	const u8 *ask = codes + AHEAD;
+	u32 a;
+
+	if (ask >= end)
+		ask += panel - part;
+#pragma GCC unroll 8
+	for (a = 0; a < f.bits; a++)
+		_mm_prefetch(ask + 64 * a, _MM_HINT_T0);
+}
+
+/* @mr rows of x and one panel. */
 static __inline_always void tile(const struct int_form f,
-				 const struct ints_job *i, u32 p, u32 row,
-				 const u32 mr)
+				 const struct ints_job *i,
+				 const struct tile_at *t, const u32 mr)
 {
 	const struct gemm_job *j = i->j;
 	const u64 unit = f.bits * 64u, bytes = int_chunk_bytes(&f);
-	const u8 *codes = (const u8 *)j->w + p * i->panel;
-	const u8 *scales = codes + j->k / INT_COLS * unit;
-	const u8 *x = i->x + row * i->x_bytes;
+	const u64 part = (t->k_end - t->k) / INT_COLS * unit;
+	const u8 *panel = (const u8 *)j->w + t->p * i->panel;
+	const u8 *codes = panel + t->k / INT_COLS * unit, *end = codes + part;
+	const u8 *scales = panel + j->k / INT_COLS * unit +
+			   t->k / i->chunk * bytes;
+	const u8 *x = i->x + t->row * i->x_bytes;
 	struct rows_at at = {
-		.q = (const s8 *)x, .bytes = i->x_bytes,
-		.g = (const struct group *)(x + j->k),
+		.q = (const s8 *)x + t->k, .bytes = i->x_bytes,
+		.g = (const struct group *)(x + j->k) + t->k / INT_COLS,
 	};
 	struct scales block;
 	vy y[TILE_M];
-	u32 k, u, m, a;
+	u32 u, m;
 
 #pragma GCC unroll 8
 	for (m = 0; m < mr; m++)
-		y[m] = vy_zero();
-	for (k = 0; k < j->k; scales += bytes) {
+		y[m] = !t->k ? vy_zero() :
+		       vy_load_part(sums_at(i, t, m),
+				    min(j->n - t->p * INT_ROWS, INT_ROWS));
+	for (; codes < end; scales += bytes) {
 		block = load_scales(f, scales);
-		for (u = 0; u < i->chunk / INT_COLS; u++, k += INT_COLS,
+		for (u = 0; u < i->chunk / INT_COLS; u++, codes += unit,
 		     at.q += INT_COLS, at.g++) {
-#pragma GCC unroll 8
-			for (a = 0; a < f.bits; a++)
-				_mm_prefetch(codes + AHEAD + 64 * a,
-					     _MM_HINT_T0);
+			ask_ahead(f, codes, end, i->panel, part);
 			unit_add(f, codes, &block, u, &at, mr, y);
-			codes += unit;
 		}
 	}
 #pragma GCC unroll 8
 	for (m = 0; m < mr; m++)
-		sums_store(j, i->m + row + m, p * INT_ROWS, y[m]);
+		sums_store(i, t, m, y[m]);
 }
 
 /* A compiled copy for each form and some numbers of rows. */
 #define TILE(id, mr, ...)						\
 static __attribute__((noinline)) void					\
-tile_##mr##_##id(const struct ints_job *i, u32 p, u32 row)		\
+tile_##mr##_##id(const struct ints_job *i, const struct tile_at *t)	\
 {									\
-	tile(INT_FORM(id, __VA_ARGS__), i, p, row, mr);			\
+	tile(INT_FORM(id, __VA_ARGS__), i, t, mr);			\
 }
 #define TILES(id, ...)							\
 	TILE(id, 8, __VA_ARGS__)					\
@@ -425,7 +507,7 @@ tile_##mr##_##id(const struct ints_job *i, u32 p, u32 row)		\
 	TILE(id, 1, __VA_ARGS__)
 INT_KINDS(TILES)
 
-typedef void tile_fn(const struct ints_job *i, u32 p, u32 row);
+typedef void tile_fn(const struct ints_job *i, const struct tile_at *t);
 
 #define TILES_OF(id)	{ tile_1_##id, tile_2_##id, tile_4_##id, tile_8_##id }
 
@@ -438,19 +520,34 @@ static tile_fn * const tiles[NR_KERN_DTYPES][4] = {
 	[KERN_W8_128] = TILES_OF(W8_32),
 };
 
-/* Some panels and all rows of the buffer. */
+/* All rows of the buffer, by one part of K of one panel. */
+static void panel_mul(const struct ints_job *i, struct tile_at t)
+{
+	tile_fn * const *fns = tiles[i->j->type];
+	u32 size;
+
+	for (; t.row < i->nr; t.row += 1u << size) {
+		size = min(31 - __builtin_clz(i->nr - t.row), 3);
+		fns[size](i, &t);
+	}
+}
+
+/*
+ * Some panels and all rows of the buffer.  If reading W is the limit, panels are read from
+ * beginning to end; else parts of rows of x stay in the first-level cache.
+ */
 static void panels_item(void *arg, u32 item)
 {
 	const struct ints_job *i = arg;
-	tile_fn * const *fns = tiles[i->j->type];
-	u32 p = item * i->j->n_step, row, size;
-	const u32 end = min(p + i->j->n_step, DIV_ROUND_UP(i->j->n, INT_ROWS));
+	const u32 first = item * i->j->n_step, k = i->j->k;
+	const u32 end = min(first + i->j->n_step, DIV_ROUND_UP(i->j->n, INT_ROWS));
+	const u32 len = i->nr < PARTS_MIN ? k : K_PART;
+	struct tile_at t = { .p = first };
 
-	for (; p < end; p++) {
-		for (row = 0; row < i->nr; row += 1u << size) {
-			size = min(31 - __builtin_clz(i->nr - row), 3);
-			fns[size](i, p, row);
-		}
+	for (; t.k < k; t.k = t.k_end) {
+		t.k_end = min(k, t.k + len);
+		for (t.p = first; t.p < end; t.p++)
+			panel_mul(i, t);
 	}
 }
 
