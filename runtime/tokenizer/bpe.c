@@ -190,9 +190,13 @@ static void symbols_of_bytes(const struct tokenizer *tok,
 			     size_t len)
 {
 	size_t i;
+	u32 id;
 
-	for (i = 0; i < len; i++)
-		symbol_add(s, tok->byte_id[(u8)piece[i]]);
+	for (i = 0; i < len; i++) {
+		id = tok->byte_id[(u8)piece[i]];
+		if (id != TOKENIZER_NO_ID)
+			symbol_add(s, id);
+	}
 }
 
 static u32 char_find(const struct tokenizer *tok, const u8 *p, size_t len)

