@@ -73,5 +73,10 @@ void gguf_more_deepseek2(struct gguf_conf *c);
 void gguf_more_gpt_oss(struct gguf_conf *c);
 void gguf_more_neox(struct gguf_conf *c);
 void gguf_more_granite(struct gguf_conf *c);
+void gguf_more_factors(struct gguf_conf *c);
+void gguf_more_cohere(struct gguf_conf *c);
+void gguf_more_cohere2(struct gguf_conf *c);
+void gguf_more_starcoder2(struct gguf_conf *c);
+void gguf_more_stablelm(struct gguf_conf *c);
 
 #endif /* RUNTIME_MODEL_GGUF_CONF_H */

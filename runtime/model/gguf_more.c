@@ -107,7 +107,7 @@ void gguf_more_gemma2(struct gguf_conf *c)
 }
 
 /* A step between layers without a window, or a list that says which layers have one. */
-static void gemma_pattern(struct gguf_conf *c)
+static void window_pattern(struct gguf_conf *c)
 {
 	const char *key = "attention.sliding_window_pattern";
 	const u32 layers = conf_got(c, c->family->keys->layers, 0);
@@ -135,7 +135,7 @@ void gguf_more_gemma3(struct gguf_conf *c)
 	gemma_scale(c, 62);
 	conf_real(c, "final_logit_softcapping", "final_logit_softcapping");
 	conf_u32(c, "attention.sliding_window", "sliding_window");
-	gemma_pattern(c);
+	window_pattern(c);
 }
 
 /*
@@ -246,6 +246,15 @@ static void granite_states(struct gguf_conf *c)
 			 "ssm.inner_size");
 }
 
+/* Factors of Granite. */
+void gguf_more_factors(struct gguf_conf *c)
+{
+	conf_real(c, "attention.scale", "attention_multiplier");
+	conf_real(c, "embedding_scale", "embedding_multiplier");
+	conf_real(c, "residual_scale", "residual_multiplier");
+	conf_real(c, "logit_scale", "logits_scaling");
+}
+
 void gguf_more_granite(struct gguf_conf *c)
 {
 	bool turns = true;
@@ -263,10 +272,40 @@ void gguf_more_granite(struct gguf_conf *c)
 	conf_set(c, "num_local_experts", json_integer(experts),
 		 "expert_count");
 	conf_has(c, "expert_used_count");
-	conf_real(c, "attention.scale", "attention_multiplier");
-	conf_real(c, "embedding_scale", "embedding_multiplier");
-	conf_real(c, "residual_scale", "residual_multiplier");
-	conf_real(c, "logit_scale", "logits_scaling");
+	gguf_more_factors(c);
 	conf_set(c, "mamba_conv_bias",
 		 json_boolean(conf_any_has(c, "ssm_conv1d.bias")), NULL);
+}
+
+void gguf_more_cohere(struct gguf_conf *c)
+{
+	conf_real(c, "logit_scale", "logit_scale");
+	if (conf_any_has(c, "attn_q_norm.weight"))
+		conf_set(c, "use_qk_norm", json_true(), NULL);
+}
+
+void gguf_more_cohere2(struct gguf_conf *c)
+{
+	conf_real(c, "logit_scale", "logit_scale");
+	conf_u32(c, "attention.sliding_window", "sliding_window");
+	window_pattern(c);
+}
+
+void gguf_more_starcoder2(struct gguf_conf *c)
+{
+	conf_set(c, "use_bias", json_boolean(conf_any_has(c, "attn_q.bias")),
+		 NULL);
+	conf_u32(c, "attention.sliding_window", "sliding_window");
+}
+
+void gguf_more_stablelm(struct gguf_conf *c)
+{
+	conf_set(c, "use_qkv_bias",
+		 json_boolean(conf_any_has(c, "attn_q.bias")), NULL);
+	conf_set(c, "qk_layernorm",
+		 json_boolean(conf_any_has(c, "attn_q_norm.weight")), NULL);
+	/* The key of the file has another default than the family. */
+	conf_has(c, "use_parallel_residual");
+	conf_set(c, "use_parallel_residual",
+		 json_boolean(!conf_any_has(c, "ffn_norm.weight")), NULL);
 }

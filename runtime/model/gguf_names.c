@@ -203,6 +203,66 @@ static const struct gguf_name granite_mlp[] = {
 	END,
 };
 
+/* Norms of OLMo 2, of outputs alone. */
+static const struct gguf_name post_norms[] = {
+	T("post_attention_norm.weight", "post_attention_layernorm.weight"),
+	T("post_ffw_norm.weight", "post_feedforward_layernorm.weight"),
+	END,
+};
+
+/* Norms with a bias. */
+static const struct gguf_name biased_top[] = {
+	T("token_embd.weight", "model.embed_tokens.weight"),
+	T("output_norm.weight", "model.norm.weight"),
+	T("output_norm.bias", "model.norm.bias"),
+	T("output.weight", "lm_head.weight"),
+	END,
+};
+
+static const struct gguf_name biased_norms[] = {
+	T("attn_norm.weight", "input_layernorm.weight"),
+	T("attn_norm.bias", "input_layernorm.bias"),
+	T("ffn_norm.weight", "post_attention_layernorm.weight"),
+	T("ffn_norm.bias", "post_attention_layernorm.bias"),
+	END,
+};
+
+/* Each head of q and k has a norm, which is a tensor of its own in the layout. */
+static const struct gguf_name head_norms[] = {
+	H("attn_q_norm.weight", "self_attn.q_layernorm.norms.%u.weight",
+	  EXPERTS),
+	H("attn_k_norm.weight", "self_attn.k_layernorm.norms.%u.weight",
+	  EXPERTS),
+	END,
+};
+
+static const struct gguf_name plain_mlp[] = {
+	T("ffn_up.weight", "mlp.c_fc.weight"),
+	T("ffn_up.bias", "mlp.c_fc.bias"),
+	T("ffn_down.weight", "mlp.c_proj.weight"),
+	T("ffn_down.bias", "mlp.c_proj.bias"),
+	END,
+};
+
+static const struct gguf_name phi_top[] = {
+	T("token_embd.weight", "model.embed_tokens.weight"),
+	T("output_norm.weight", "model.final_layernorm.weight"),
+	T("output_norm.bias", "model.final_layernorm.bias"),
+	T("output.weight", "lm_head.weight"),
+	T("output.bias", "lm_head.bias"),
+	END,
+};
+
+static const struct gguf_name phi_layer[] = {
+	T("attn_output.weight", "self_attn.dense.weight"),
+	T("attn_output.bias", "self_attn.dense.bias"),
+	T("ffn_up.weight", "mlp.fc1.weight"),
+	T("ffn_up.bias", "mlp.fc1.bias"),
+	T("ffn_down.weight", "mlp.fc2.weight"),
+	T("ffn_down.bias", "mlp.fc2.bias"),
+	END,
+};
+
 #define LLAMA_NAMES	.layers = "model.layers.", .top = llama_top
 
 static const struct gguf_arch archs[] = {
@@ -243,13 +303,39 @@ static const struct gguf_arch archs[] = {
 	  LLAMA_NAMES,
 	  .layer = { two_norms, paired_attention, recurrent, granite_mlp },
 	  .act = "silu", .more = gguf_more_granite },
+	{ .name = "granite", .hf = "GraniteForCausalLM", LLAMA_NAMES,
+	  .layer = { two_norms, paired_attention, mlp }, .act = "silu",
+	  .more = gguf_more_factors },
+	{ .name = "olmo2", .hf = "Olmo2ForCausalLM", LLAMA_NAMES,
+	  .layer = { post_norms, attention, mlp }, .act = "silu" },
+	{ .name = "smollm3", .hf = "SmolLM3ForCausalLM", LLAMA_NAMES,
+	  .layer = { two_norms, paired_attention, mlp }, .act = "silu" },
+	{ .name = "command-r", .hf = "CohereForCausalLM", LLAMA_NAMES,
+	  .layer = { two_norms, attention, mlp }, .act = "silu",
+	  .more = gguf_more_cohere },
+	{ .name = "cohere2", .hf = "Cohere2ForCausalLM", LLAMA_NAMES,
+	  .layer = { two_norms, attention, mlp }, .act = "silu",
+	  .more = gguf_more_cohere2 },
+	{ .name = "gemma", .hf = "GemmaForCausalLM", LLAMA_NAMES,
+	  .layer = { two_norms, attention, mlp }, .act = "gelu_pytorch_tanh" },
+	{ .name = "phi2", .hf = "PhiForCausalLM", .layers = "model.layers.",
+	  .top = phi_top, .layer = { biased_norms, phi_layer, attention },
+	  .act = "gelu_new" },
+	{ .name = "starcoder2", .hf = "Starcoder2ForCausalLM",
+	  .layers = "model.layers.", .top = biased_top,
+	  .layer = { biased_norms, attention, plain_mlp },
+	  .act = "gelu_pytorch_tanh", .more = gguf_more_starcoder2 },
+	{ .name = "stablelm", .hf = "StableLmForCausalLM",
+	  .layers = "model.layers.", .top = biased_top,
+	  .layer = { head_norms, biased_norms, attention, mlp },
+	  .act = "silu", .more = gguf_more_stablelm },
 };
 
 const struct gguf_arch *gguf_arch_of(const struct gguf *g,
 				     struct model_error *err)
 {
 	struct gguf_str s = { "", 0 };
-	char known[256] = "";
+	char known[512] = "";
 	size_t len = 0;
 	u32 i;
 

@@ -37,14 +37,14 @@ static void rope_part(struct gguf_conf *c)
 	const bool neox = c->family->rope_keys == ROPE_KEYS_NEOX;
 	u32 turns = c->head_dim;
 
-	if (!conf_read_u32(c, "rope.dimension_count", &turns) ||
-	    c->family->latent || !c->head_dim || c->f->ret)
+	conf_read_u32(c, "rope.dimension_count", &turns);
+	if (c->family->latent || !c->head_dim || c->f->ret)
 		return;
 	if (turns > c->head_dim)
 		conf_fail(c, -EINVAL, "rope.dimension_count", "%u is above the "
 			  "size of a head, %u: download or copy the file again",
 			  turns, c->head_dim);
-	else if (turns != c->head_dim || neox)
+	else if (turns != c->head_dim || c->family->takes_part)
 		conf_set(c, neox ? "rotary_pct" : "partial_rotary_factor",
 			 json_real(share_of(turns, c->head_dim)),
 			 "rope.dimension_count");

@@ -21,6 +21,10 @@ static const struct {
 	{ "deepseek2-groups-moe", 0 }, { "gemma2", 0 }, { "gemma3", 0 },
 	{ "gpt2", 0 }, { "neox", 0 }, { "neox-sequential", 0 },
 	{ "gpt-oss", 0 }, { "granite", 1e-5 }, { "granite-rope", 1e-5 },
+	{ "granite3", 0 }, { "olmo2", 0 }, { "cohere", 0 },
+	{ "cohere-qk-norm", 0 }, { "cohere2", 0 }, { "gemma1", 0 },
+	{ "phi", 0 }, { "starcoder2", 0 }, { "stablelm", 0 },
+	{ "stablelm-qk-norm", 0 },
 };
 
 static void setup(void)

@@ -106,6 +106,19 @@ static const struct gw_name gw_names[] = {
 	{ "embed_out", "output", NULL },
 };
 
+/* Is the architecture one of these words? */
+static inline bool gw_is(const struct gw *w, const char *archs)
+{
+	const size_t len = strlen(w->arch);
+	const char *at = archs;
+
+	for (; (at = strstr(at, w->arch)); at += len)
+		if ((at == archs || at[-1] == ' ') &&
+		    (!at[len] || at[len] == ' '))
+			return true;
+	return false;
+}
+
 /* ---- metadata ---- */
 
 static inline double gw_num(const struct gw *w, const char *key, double none)
@@ -226,6 +239,10 @@ static inline void gw_plain_keys(struct gw *w)
 		v = json_object_get(w->cfg, gw_keys[i].hf);
 		if (json_is_array(v))
 			v = json_array_get(v, 0);
+		/* Some folders have the epsilon twice. */
+		if (!strcmp(gw_keys[i].hf, "layer_norm_epsilon") &&
+		    json_object_get(w->cfg, "norm_epsilon"))
+			continue;
 		if (json_is_number(v) && gw_keys[i].kind == 'u')
 			gw_u32(w, gw_keys[i].gguf, (u32)json_number_value(v));
 		else if (json_is_number(v) && gw_keys[i].kind == 'f')
@@ -246,6 +263,7 @@ static inline void gw_rope_keys(struct gw *w)
 			     gw_num(w, "rotary_pct", 0));
 	struct gw inner = *w;
 
+	part = part == 1 ? 0 : part;
 	if (part)
 		gw_u32(w, "rope.dimension_count", (u32)(part * dim));
 	if (!type)
@@ -359,7 +377,7 @@ static inline const char *gw_rename(const struct gw *w, const char *hf, char *ou
 		n = &gw_names[i];
 		len = strlen(n->hf);
 		if (strncmp(hf, n->hf, len) || (hf[len] && hf[len] != '.') ||
-		    (n->only && !strstr(n->only, w->arch)))
+		    (n->only && !gw_is(w, n->only)))
 			continue;
 		snprintf(out, 64, "%s%s", n->gguf, hf + len);
 		return out;
@@ -398,11 +416,6 @@ static inline void gw_qkv(float *v, u64 rows, u64 cols, u32 heads)
 			       old + (h * 3 + p) * dim * cols,
 			       dim * cols * sizeof(*v));
 	free(old);
-}
-
-static inline bool gw_is(const struct gw *w, const char *archs)
-{
-	return strstr(archs, w->arch) != NULL;
 }
 
 /* Change the numbers as the converter of the architecture does. */
