@@ -46,6 +46,10 @@ static const struct {
 	{ "qwen2-window", 512 }, { "neox-sequential", 1024 },
 	{ "qwen3-moe-all", 2048 }, { "deepseek2-yarn", 640 },
 	{ "deepseek2-groups-moe", 768 },
+	{ "olmo2", 512 }, { "smollm3-window", 768 }, { "cohere-qk-norm", 512 },
+	{ "cohere2", 1024 }, { "gemma1", 512 }, { "phi", 512 },
+	{ "starcoder2", 512 }, { "stablelm-qk-norm", 512 },
+	{ "opt-behind", 1024 }, { "phi3-long", 512 },
 	/* With recurrent layers, for test_recurrent alone. */
 	{ "granite", 256 }, { "granite-rope", 512 }, { "bamba", 512 },
 };
