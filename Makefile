@@ -11,6 +11,7 @@
 #   check-vllm   the connector with the real vLLM on a CPU (installs 6 GB, 3 to 10 minutes);
 #                ROWS='shared pressure deaths windows ranks chats': more of it
 #   check-llama  the prefix cache with the real llama.cpp on a CPU (compiles it, 20 minutes; then 2 to 10)
+#   check-quality  perplexity by type of weights beside llama.cpp (trains a model first: 80 minutes; then an hour)
 #   check-style  the rules of the source text; prints file:line: rule
 #   sim          the simulator alone: make sim SEEDS=1000
 #   coverage     code of kvmm/core that the tests reach: a table, build/cov/coverage.txt
@@ -634,7 +635,7 @@ TEST_PROGS += $(GPU_PROGS)
 # -------------------------------------------------------------------- targets
 
 .DEFAULT_GOAL := all
-.PHONY: all tests systemd-check cuda toolchain deps run check check-full check-vllm check-llama soak check-style sim coverage mutants mutants-random bench fuzz \
+.PHONY: all tests systemd-check cuda toolchain deps run check check-full check-vllm check-llama check-quality soak check-style sim coverage mutants mutants-random bench fuzz \
 	docs pages install uninstall clean help bench-progs bench-why why-progs core-tests gpu-probe gpu-check gpu-bench plain-standin \
 	FORCE
 FORCE:
@@ -747,6 +748,10 @@ check-vllm: all
 # Not in check: it compiles llama.cpp in build/peers/llama.
 check-llama: all
 	$(Q)$(TEST_ENV) tests/peers/llama $(B)
+
+# Not in check: it trains a model in build/peers/quality, and installs what that needs.
+check-quality: all
+	$(Q)$(TEST_ENV) TYPES='$(TYPES)' MINUTES='$(MINUTES)' tests/peers/quality $(B)
 
 # Not in check: it needs root, mmdebstrap and Debian's archive.
 systemd-check: all
