@@ -7,7 +7,7 @@ usage: gguf_files.py MODEL FOLDER [TYPE]...
 Writes FOLDER/TYPE.gguf from MODEL, which has the architecture of Llama in one file of safetensors
 and a byte-level BPE vocabulary with the words of GPT-2's pattern.  F32, F16, BF16 and MXFP4 are
 written by the package gguf; llama.cpp quantizes the others from F32.  TYPE_pure has that type in
-every matrix: llama.cpp else gives some matrices a better one.  A file that is there stays.
+every matrix: llama.cpp else gives some matrices a better one.  A file that is newer than MODEL stays.
 """
 import json
 import struct
@@ -138,10 +138,14 @@ def write_quantized(source, path, kind):
         sys.exit(f"gguf_files: llama.cpp does not write {kind}")
 
 
+def newer(path, source):
+    return path.exists() and path.stat().st_mtime > source.stat().st_mtime
+
+
 def write(model, folder, kind):
-    """FOLDER/KIND.gguf, made unless it is there."""
+    """FOLDER/KIND.gguf, made unless it is newer than the model."""
     path = folder / f"{kind}.gguf"
-    if not path.exists():
+    if not newer(path, model / "model.safetensors"):
         folder.mkdir(parents=True, exist_ok=True)
         new = path.with_suffix(".new")
         if kind in PLAIN:

@@ -4,11 +4,12 @@
 
 usage: quality.py BUILD MODEL TEXT FILES [TYPE]...
 
-MODEL is a folder that gguf_files.py can turn into GGUF files; they go to FILES and stay there.  The
-first WINDOWS x (WINDOW - 1) tokens of TEXT (40 x 511) are scored in windows, each behind the token
-that starts a text.  kvrt serve scores them in fast and in exact mode, llama.cpp with the options it
-has by default.  Each token of TEXT must be the same in both programs, and each perplexity of kvrt
-within 0.2 % of llama.cpp's.  The first row has the folder itself in kvrt and F32 in llama.cpp.
+MODEL is a folder that gguf_files.py can turn into GGUF files.  They go to FILES and stay there, and
+so does what llama.cpp says of them.  The first WINDOWS x (WINDOW - 1) tokens of TEXT (40 x 511) are
+scored in windows, each behind the token that starts a text.  kvrt serve scores them in fast and in
+exact mode, llama.cpp with the options it has by default.  Each token of TEXT must be the same in both
+programs, and each perplexity of kvrt within 0.2 % of llama.cpp's.  The first row has the folder itself
+in kvrt and F32 in llama.cpp.
 
 Columns: the type, the bytes of its file, the perplexities, their ratios to llama.cpp's, and how far
 kvrt in exact mode is from llama.cpp at a token, as the mean over tokens, in nats.
@@ -21,6 +22,7 @@ import sys
 import tempfile
 import time
 import urllib.request
+import zlib
 from pathlib import Path
 
 import numpy
@@ -130,6 +132,14 @@ def scores(program, windows):
         program.close()
 
 
+def peer_scores(path, windows):
+    """Those of llama.cpp, which are kept beside the file: they need no build of kvrt."""
+    kept = path.with_suffix(f".{zlib.crc32(repr(windows).encode()):08x}.npy")
+    if not gguf_files.newer(kept, path):
+        numpy.save(kept, scores(Peer(path), windows))
+    return numpy.load(kept)
+
+
 def perplexity(logs):
     return float(numpy.exp(-logs.mean()))
 
@@ -149,16 +159,25 @@ class Table:
     def server(self, model, mode):
         return Server(self.build, model, mode, self.folder / "kvrt.log")
 
-    def windows(self, model, path, text):
-        """Windows of the tokens, which both programs must find in the text."""
-        ours, peer = self.server(model, "fast"), Peer(path)
+    def tokens(self, model, text):
+        server = self.server(model, "fast")
         try:
-            ids, wanted = ours.tokens(text), peer.tokens(text)
+            return server.tokens(text)
         finally:
-            ours.close()
-            peer.close()
+            server.close()
+
+    def windows(self, model, path, text):
+        """Windows of the tokens of llama.cpp; kvrt must find them with the folder and with the file."""
+        peer = Peer(path)
+        wanted = peer.tokens(text)
+        peer.close()
+        for source in model, path:
+            try:
+                ids = self.tokens(source, text)
+                self.check(f"tokens by {source}", ids == wanted, f"{len(ids)}, {len(wanted)} of llama.cpp")
+            except (RuntimeError, OSError) as e:
+                self.check(f"tokens by {source}", False, e)
         start = json.loads((model / "config.json").read_text())["bos_token_id"]
-        self.check("tokens", ids == wanted, f"{len(ids)} of kvrt, {len(wanted)} of llama.cpp")
         new = WINDOW - 1
         cut = [[start, *wanted[i * new:(i + 1) * new]] for i in range(WINDOWS)]
         return [w for w in cut if len(w) == WINDOW]
@@ -191,10 +210,10 @@ def rows(table, model, text, files, kinds):
     print(f"{model.name}: {len(windows)} windows of {WINDOW - 1} tokens that are scored")
     print(f"{'type':12}{'bytes':>12}{'fast':>10}{'exact':>10}{'llama.cpp':>11}{'fast':>9}{'exact':>9}{'nats':>9}",
           flush=True)
-    table.row("folder", model, scores(Peer(f32), windows), windows)
+    table.row("folder", model, peer_scores(f32, windows), windows)
     for kind in kinds:
         path = gguf_files.write(model, files, kind)
-        table.row(kind, path, scores(Peer(path), windows), windows)
+        table.row(kind, path, peer_scores(path, windows), windows)
 
 
 def main():
