@@ -11,80 +11,16 @@
 #ifndef KERNELS_BLOCKS_H
 #define KERNELS_BLOCKS_H
 
-#include "kernels/quant.h"
+#include "kernels/block_bits.h"
 
-/* Numbers of IQ4_NL and IQ4_XS, and twice those of MXFP4 (e2m1). */
-static const s8 nl_values[16] = {
-	-127, -104, -83, -65, -49, -35, -22, -10,
-	1, 13, 25, 38, 53, 69, 89, 113,
-};
-static const s8 fp4_values[16] = {
-	0, 1, 2, 3, 4, 6, 8, 12, 0, -1, -2, -3, -4, -6, -8, -12,
-};
-
-static inline float f32_at(const u8 *p)
-{
-	float f;
-
-	memcpy(&f, p, sizeof(f));
-	return f;
-}
-
-static inline float bits_f32(u32 bits)
-{
-	float f;
-
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
-
-static inline float f16_number(u16 bits)
-{
-	const u32 h = bits, sign = (h & 0x8000) << 16, exp = h >> 10 & 31;
-	const u32 man = h & 1023;
-	const float small = man * 0x1p-24f;
-
-	if (exp == 31)
-		return bits_f32(sign | 0x7f800000u | man << 13);
-	if (exp)
-		return bits_f32(sign | (exp + 112) << 23 | man << 13);
-	return sign ? -small : small;
-}
-
-static inline float f16_at(const u8 *p)
-{
-	return f16_number(p[0] | (u32)p[1] << 8);
-}
-
-/* 2^(e - 128): half of the power of two that an e8m0 stands for, see fp4_values. */
-static inline float e8m0_half(u8 e)
-{
-	return bits_f32(e < 2 ? 0x00200000u << e : (u32)(e - 1) << 23);
-}
-
+/* 32 numbers in e4m3, times @d. */
 #ifndef BLOCKS_E4M3
-/*
- * 32 numbers in e4m3, which has no infinity, and one NaN of each sign.  Those below 2^-6
- * are multiples of 2^-9; the others have the bits of an f32 once their exponent is moved.
- * One of the two summands is 0.
- */
 static inline void e4m3_numbers(const u8 *restrict b, float d, float *restrict to)
 {
-	float large[32], small[32];
-	u32 bits[32], size, i;
+	u32 i;
 
-	for (i = 0; i < 32; i++) {
-		size = b[i] & 0x7f;
-		bits[i] = size < 8 ? 0 : (size << 20) + (120u << 23);
-		bits[i] = size == 0x7f ? 0x7fc00000u : bits[i];
-		bits[i] |= (u32)(b[i] & 0x80) << 24;
-		small[i] = size < 8 ? (float)(s32)size : 0.0f;
-	}
-	memcpy(large, bits, sizeof(large));
-	for (i = 0; i < 32; i++) {
-		small[i] *= b[i] & 0x80 ? -0x1p-9f : 0x1p-9f;
-		to[i] = d * (large[i] + small[i]);
-	}
+	for (i = 0; i < 32; i++)
+		to[i] = d * e4m3_number(b[i]);
 }
 #endif
 
@@ -102,9 +38,9 @@ static inline void nibbles(const u8 *q, s32 *to)
 /* The same with fifth bits, which are one word. */
 static inline void fives(const u8 *high, const u8 *q, s32 *to)
 {
-	u32 word, i;
+	const u32 word = u32_at(high);
+	u32 i;
 
-	memcpy(&word, high, sizeof(word));
 	nibbles(q, to);
 	for (i = 0; i < 32; i++)
 		to[i] |= (s32)(word >> i & 1) << 4;
@@ -218,15 +154,6 @@ static inline void dequant_q2_k(const u8 *restrict b, float *restrict to)
 	}
 }
 
-/* Scale @i of 16, of six bits, in 12 bytes. */
-static inline s32 q3_scale(const u8 *s, u32 i)
-{
-	const u32 low = s[i % 8] >> (i / 8 * 4) & 15;
-	const u32 high = s[8 + i % 4] >> (i / 4 * 2) & 3;
-
-	return (s32)(low | high << 4) - 32;
-}
-
 static inline void dequant_q3_k(const u8 *restrict b, float *restrict to)
 {
 	const float d = f16_at(b + 108);
@@ -242,18 +169,6 @@ static inline void dequant_q3_k(const u8 *restrict b, float *restrict to)
 	}
 }
 
-/* Scale and minimum @i of 8, of six bits each, in 12 bytes. */
-static inline void q4_scale(const u8 *s, u32 i, u32 *scale, u32 *min)
-{
-	if (i < 4) {
-		*scale = s[i] & 63;
-		*min = s[i + 4] & 63;
-		return;
-	}
-	*scale = (s[i + 4] & 15) | (u32)(s[i - 4] >> 6) << 4;
-	*min = s[i + 4] >> 4 | (u32)(s[i] >> 6) << 4;
-}
-
 /* Groups of 32 of a block, whose elements but for bits above four begin at @q. */
 static inline void k_groups(const u8 *b, const u8 *high, const u8 *q, float *to)
 {
@@ -262,7 +177,8 @@ static inline void k_groups(const u8 *b, const u8 *high, const u8 *q, float *to)
 	s32 n[32];
 
 	for (g = 0; g < 8; g++, to += 32) {
-		q4_scale(b + 4, g, &scale, &min);
+		scale = q4_scale(b + 4, g);
+		min = q4_min(b + 4, g);
 		shift = g % 2 * 4;
 		for (i = 0; i < 32; i++)
 			n[i] = q[g / 2 * 32 + i] >> shift & 15;
@@ -305,15 +221,6 @@ static inline void dequant_q6_k(const u8 *restrict b, float *restrict to)
 static inline void dequant_iq4_nl(const u8 *restrict b, float *restrict to)
 {
 	numbers_of(nl_values, b + 2, f16_at(b), to);
-}
-
-/* Scale @g of 8, of six bits. */
-static inline s32 iq4_scale(const u8 *b, u32 g)
-{
-	const u32 high = b[2] | (u32)b[3] << 8;
-	const u32 low = b[4 + g / 2] >> (g % 2 * 4) & 15;
-
-	return (s32)(low | (high >> (2 * g) & 3) << 4) - 32;
 }
 
 static inline void dequant_iq4_xs(const u8 *restrict b, float *restrict to)

@@ -13,6 +13,7 @@
 
 #ifdef __CUDACC__
 typedef unsigned char		u8;
+typedef signed char		s8;
 typedef unsigned short		u16;
 typedef unsigned int		u32;
 typedef unsigned long long	u64;
@@ -119,6 +120,32 @@ struct k_take_args {
 	u32		dtype;
 	u32		settle;
 	u32		vec;
+};
+
+/*
+ * A matrix in blocks (kernels/quant.h): type, elements and bytes of a block, bytes of a
+ * row.
+ */
+struct dev_blocks {
+	u32	type;
+	u32	elems;
+	u32	bytes;
+	u32	resv;
+	u64	row;
+};
+
+/* As k_take_args, of a table in blocks. */
+struct k_take_blocks_args {
+	const void		*table;
+	const u32		*rows;
+	float			*x;
+	struct dev_blocks	blocks;
+	u32			m;
+	u32			d;
+	u32			nr_rows;
+	u32			settle;
+	u32			vec;
+	u32			resv;
 };
 
 /* [m][heads][q|k|v][hd] into three of [m][heads][hd]. */
@@ -485,6 +512,7 @@ struct gemm_part {
  * Arguments of all products.
  * @x:      f32; bf16 for k_gemm_tile
  * @dtype:  type of all weights
+ * @blocks: the same if it is a type of blocks
  * @x_vec, @w_vec: each row begins at a multiple of 16 bytes
  */
 struct gemm_args {
@@ -499,6 +527,7 @@ struct gemm_args {
 	u32			settle;
 	u32			x_vec;
 	u32			w_vec;
+	struct dev_blocks	blocks;
 };
 
 struct k_gemm_exact1_f32_args { struct gemm_args g; };
@@ -507,6 +536,10 @@ struct k_gemm_exact1_f16_args { struct gemm_args g; };
 struct k_gemm_exact4_f32_args { struct gemm_args g; };
 struct k_gemm_exact4_bf16_args { struct gemm_args g; };
 struct k_gemm_exact4_f16_args { struct gemm_args g; };
+struct k_gemm_exact1_blocks_args { struct gemm_args g; };
+struct k_gemm_exact4_blocks_args { struct gemm_args g; };
+struct k_gemm_exact_mid_blocks_args { struct gemm_args g; };
+struct k_gemm_exact_tile_blocks_args { struct gemm_args g; };
 struct k_gemm_exact_mid_args { struct gemm_args g; };
 struct k_gemm_exact_tile_args { struct gemm_args g; };
 

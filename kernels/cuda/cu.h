@@ -41,6 +41,8 @@
 #define KERNEL(name, threads)						\
 	extern "C" __global__ void __launch_bounds__(threads) name
 #define DEVICE			static __device__ __forceinline__
+/* A table of constants that device code reads at any index. */
+#define DEVICE_TABLE		static __device__ const
 #define SHARED(type, name, n)	__shared__ __align__(16) type name[n]
 /* All of the dynamic shared memory as one array of @type. */
 #define DYN_SHARED(type, name)						\

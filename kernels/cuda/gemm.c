@@ -4,7 +4,8 @@
  *
  * Exact mode has kernels for few and for many rows that all keep one order of
  * sums (gemm_exact.cu), so the choice between them only changes the time.  They
- * multiply f32, so fast mode uses them for weights that are not bf16.  With bf16
+ * multiply f32, so fast mode uses them for weights that are not bf16.  Weights in
+ * blocks become f32 in them, and the bits are those of f32.  With bf16
  * weights in fast mode, gemm_skinny.cu streams the weights for up to 16 rows.  With
  * more rows cuBLASLt computes the product, or gemm_tile.cu if the library is
  * missing or does not take the addresses or the shape.
@@ -111,7 +112,7 @@ static struct gemm_args args_of(struct cuda_ctx *c, const float *x, u64 x_ld,
 		.x = x, .x_ld = x_ld, .nr_parts = nr, .m = m,
 		.k = out->w->cols, .dtype = out->w->dtype,
 		.settle = c->settle, .x_vec = aligned(x, x_ld * sizeof(*x)),
-		.w_vec = w_aligned(out, nr),
+		.w_vec = w_aligned(out, nr), .blocks = cuda_blocks(out->w),
 	};
 	u32 i;
 
@@ -136,9 +137,25 @@ static void number_blocks(struct gemm_args *a, u32 rows)
 	}
 }
 
+/* The twin of a kernel of f32 for weights in blocks. */
+static enum cuda_kernel exact_blocks(enum cuda_kernel plain)
+{
+	switch (plain) {
+	case CUDA_k_gemm_exact1_f32:
+		return CUDA_k_gemm_exact1_blocks;
+	case CUDA_k_gemm_exact4_f32:
+		return CUDA_k_gemm_exact4_blocks;
+	case CUDA_k_gemm_exact_mid:
+		return CUDA_k_gemm_exact_mid_blocks;
+	default:
+		return CUDA_k_gemm_exact_tile_blocks;
+	}
+}
+
 static void launch_exact(struct cuda_ctx *c, struct gemm_args *a,
 			 enum cuda_kernel k, u32 tile_m, u32 tile_n)
 {
+	k = kern_is_blocks(a->dtype) ? exact_blocks(k) : k;
 	/* The structures of these kernels are only struct gemm_args. */
 	number_blocks(a, tile_n);
 	cuda_launch(c, k, (struct cuda_grid){
@@ -148,6 +165,8 @@ static void launch_exact(struct cuda_ctx *c, struct gemm_args *a,
 
 static void gemm_exact(struct cuda_ctx *c, struct gemm_args *a)
 {
+	const enum kern_dtype type = kern_is_blocks(a->dtype) ? KERN_F32 :
+								a->dtype;
 	static const enum cuda_kernel one[] = {
 		[KERN_F32] = CUDA_k_gemm_exact1_f32,
 		[KERN_BF16] = CUDA_k_gemm_exact1_bf16,
@@ -160,9 +179,9 @@ static void gemm_exact(struct cuda_ctx *c, struct gemm_args *a)
 
 	number_blocks(a, 128);
 	if (a->m == 1)
-		launch_exact(c, a, one[a->dtype], 1, 16);
+		launch_exact(c, a, one[type], 1, 16);
 	else if (a->m <= EXACT_FEW)
-		launch_exact(c, a, few[a->dtype], 4, 32);
+		launch_exact(c, a, few[type], 4, 32);
 	else if ((u64)DIV_ROUND_UP(a->m, 64) * a->nr_blocks >= c->sms)
 		launch_exact(c, a, CUDA_k_gemm_exact_tile, 64, 128);
 	else

@@ -261,6 +261,18 @@ int cuda_graph_end(struct cuda_ctx *c);
 /* Drop all graphs: an address or a size in them has changed. */
 void cuda_graph_drop_all(struct cuda_ctx *c);
 
+/* A matrix in blocks for device code; all zeros for other types. */
+static inline struct dev_blocks cuda_blocks(const struct kern_weight *w)
+{
+	if (!kern_is_blocks(w->dtype))
+		return (struct dev_blocks){ 0 };
+	return (struct dev_blocks){
+		.type = w->dtype, .elems = kern_block_elems(w->dtype),
+		.bytes = kern_block_bytes(w->dtype),
+		.row = kern_row_bytes(w->dtype, w->cols),
+	};
+}
+
 /* row.c: ops of struct kern_ops */
 void cuda_embed(struct kern_ctx *ctx, const struct kern_weight *w,
 		const u32 *ids, u32 m, float *x);

@@ -14,6 +14,7 @@
 	x(k_softcap, 0)							\
 	x(k_settle, 0)							\
 	x(k_take, 0)							\
+	x(k_take_blocks, 0)						\
 	x(k_split_heads, 0)						\
 	x(k_rmsnorm, 0)							\
 	x(k_layernorm, 0)						\
@@ -74,6 +75,10 @@
 	x(k_gemm_exact4_f32, 91136)					\
 	x(k_gemm_exact4_bf16, 91136)					\
 	x(k_gemm_exact4_f16, 91136)					\
+	x(k_gemm_exact1_blocks, 62208)					\
+	x(k_gemm_exact4_blocks, 91136)					\
+	x(k_gemm_exact_mid_blocks, 0)					\
+	x(k_gemm_exact_tile_blocks, 0)					\
 	x(k_gemm_exact_mid, 0)						\
 	x(k_gemm_exact_tile, 0)						\
 	x(k_gemm_skinny8, 34816)					\

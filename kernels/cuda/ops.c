@@ -30,7 +30,8 @@ static void cuda_settles(struct kern_ctx *ctx, bool on)
 #define CUDA_OPS							\
 	.variant	= "sm",						\
 	.version	= KERN_NUMERICS_VERSION,			\
-	.weight_types	= KERN_PLAIN_WEIGHTS | KERN_TYPE_BIT(KERN_F16),	\
+	.weight_types	= KERN_PLAIN_WEIGHTS | KERN_TYPE_BIT(KERN_F16) |\
+			  KERN_BLOCK_WEIGHTS,				\
 	.kv_types	= KERN_TYPE_BIT(KERN_F32) |			\
 			  KERN_TYPE_BIT(KERN_BF16) |			\
 			  KERN_TYPE_BIT(KERN_F16) |			\

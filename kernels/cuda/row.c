@@ -90,11 +90,28 @@ static void take(struct cuda_ctx *c, struct k_take_args a)
 		cuda_launch(c, CUDA_k_take, row_grid(c, a.m), &a);
 }
 
+static void take_blocks(struct cuda_ctx *c, const struct kern_weight *w,
+			const u32 *ids, u32 m, float *x)
+{
+	const struct k_take_blocks_args a = {
+		.table = w->data, .rows = ids, .x = x, .m = m, .d = w->cols,
+		.blocks = cuda_blocks(w), .nr_rows = w->rows,
+		.settle = c->settle, .vec = at_16(x),
+	};
+
+	if (m && w->cols)
+		cuda_launch(c, CUDA_k_take_blocks, row_grid(c, m), &a);
+}
+
 void cuda_embed(struct kern_ctx *ctx, const struct kern_weight *w,
 		const u32 *ids, u32 m, float *x)
 {
 	struct cuda_ctx *c = cuda_of(ctx);
 
+	if (kern_is_blocks(w->dtype)) {
+		take_blocks(c, w, ids, m, x);
+		return;
+	}
 	take(c, (struct k_take_args){
 		.table = w->data, .rows = ids, .x = x, .m = m, .d = w->cols,
 		.nr_rows = w->rows, .dtype = w->dtype, .settle = c->settle,

@@ -28,6 +28,7 @@
 #include <math.h>
 
 #define DEVICE		static inline __attribute__((unused))
+#define DEVICE_TABLE	static const __attribute__((unused))
 #define SHIM_COLD	__attribute__((cold, noinline))
 #define SHIM_LIKELY(x)	__builtin_expect(!!(x), 1)
 

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "block_draw.h"
 #include "kernels/kernels.h"
 
 #define COLS_MAX	2304u
@@ -19,61 +20,6 @@
 static u8 data[ROWS_MAX * COLS_MAX * 2];
 static float numbers[ROWS_MAX * COLS_MAX], x[M_MAX * COLS_MAX], bias[ROWS_MAX];
 static float got[M_MAX * ROWS_MAX], want[M_MAX * ROWS_MAX];
-static u64 state;
-
-static u32 draw(void)
-{
-	state = state * 6364136223846793005ull + 1442695040888963407ull;
-	return state >> 33;
-}
-
-static float draw_float(void)
-{
-	return (float)(draw() % 20001) / 10000.0f - 1.0f;
-}
-
-/* Scales of a block: a type's places of f16, or of f32 at 0. */
-static const struct {
-	s32	f16[2];
-	bool	f32;
-} scales[NR_KERN_DTYPES] = {
-	[KERN_Q4_0] = { { 0, -1 } }, [KERN_Q4_1] = { { 0, 2 } },
-	[KERN_Q5_0] = { { 0, -1 } }, [KERN_Q5_1] = { { 0, 2 } },
-	[KERN_Q8_0] = { { 0, -1 } }, [KERN_Q2_K] = { { 80, 82 } },
-	[KERN_Q3_K] = { { 108, -1 } }, [KERN_Q4_K] = { { 0, 2 } },
-	[KERN_Q5_K] = { { 0, 2 } }, [KERN_Q6_K] = { { 208, -1 } },
-	[KERN_IQ4_NL] = { { 0, -1 } }, [KERN_IQ4_XS] = { { 0, -1 } },
-	[KERN_MXFP4] = { { -1, -1 } },
-	[KERN_W4_32] = { { -1, -1 }, true }, [KERN_W4_64] = { { -1, -1 }, true },
-	[KERN_W4_128] = { { -1, -1 }, true }, [KERN_W8_32] = { { -1, -1 }, true },
-	[KERN_W8_128] = { { -1, -1 }, true }, [KERN_F8_32] = { { -1, -1 }, true },
-	[KERN_F8_128] = { { -1, -1 }, true },
-};
-
-/* Random bytes with scales that are numbers, and elements that are. */
-static void block_draw(enum kern_dtype t, u8 *b)
-{
-	const u32 bytes = kern_block_bytes(t);
-	const float f = draw_float();
-	u16 h;
-	u32 i;
-
-	for (i = 0; i < bytes; i++)
-		b[i] = draw();
-	for (i = 0; i < 2; i++) {
-		h = 0x1c00 + draw() % 0x1000 + (draw() % 2 << 15);
-		if (scales[t].f16[i] >= 0)
-			memcpy(b + scales[t].f16[i], &h, sizeof(h));
-	}
-	if (scales[t].f32)
-		memcpy(b, &f, sizeof(f));
-	if (t == KERN_MXFP4)
-		b[0] = 120 + draw() % 6;
-	for (i = 4; t >= KERN_F8_32 && i < bytes; i++)
-		b[i] = (b[i] & 0x7f) == 0x7f ? 0 : b[i];
-	if (t >= KERN_W4_32 && t <= KERN_W4_128)
-		b[4] %= 16;
-}
 
 static struct kern_weight weight_draw(enum kern_dtype t, u32 rows, u32 cols)
 {
@@ -81,7 +27,7 @@ static struct kern_weight weight_draw(enum kern_dtype t, u32 rows, u32 cols)
 	u64 i;
 	u16 h;
 
-	state = t * 1000 + rows + cols;
+	draw_state = t * 1000 + rows + cols;
 	for (i = 0; i < n; i++) {
 		if (t == KERN_F16) {
 			h = 0x2000 + draw() % 0x1c00 + (draw() % 2 << 15);
