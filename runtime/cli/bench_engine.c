@@ -42,6 +42,7 @@ static int load(struct bench_engine *e, const char *dir)
 		.window_group = !o->kv_groups,
 		.dummy = o->load_format,
 		.weights = o->weights,
+		.quantization = o->quantization,
 		.no_draws = o->draw,
 	};
 	struct model_error err;
@@ -58,8 +59,10 @@ static int load(struct bench_engine *e, const char *dir)
 	if (!o->quiet)
 		mo.progress = progress_start(&e->progress, dir);
 	ret = model_load(dir, &mo, &e->model, &err);
-	if (!ret)
+	if (!ret) {
+		progress_made(e->model);
 		return 0;
+	}
 	pr_err("%s", err.text);
 	return ret == -EACCES ? EX_NOINPUT : cli_exit_of(ret);
 }

@@ -62,6 +62,9 @@
 	  "dummy makes weights up, which needs no more than config.json; auto reads them") \
 	x(choice, weights, "weights", "auto", 0, 0, "auto|packed|mapped", \
 	  "packed is faster and takes memory of its own; mapped is shared through the page cache; auto packs bf16 weights of 64 MiB and more in fast mode, if the CPU has bf16 products") \
+	x(choice, quantization, "quantization", "none", 0, 0,		\
+	  "none|q8_0|q4_k|fp8|int8",					\
+	  "quantize the matrices of a model in bf16, f16 or f32 while loading it: the embedding and the output matrix to q8_0, those of layers to this type; files that are quantized need none") \
 	x(choice, draw, "draw", "auto", 0, 0, "auto|host",		\
 	  "where tokens are drawn: auto draws where the model runs, as far as a GPU can; host brings all logits to the host")
 
@@ -132,8 +135,6 @@ static inline u32 cli_state_tokens(u32 choice)
 	  "long prompts are always computed in chunks: leave it out")	\
 	x("scheduling-policy",						\
 	  "requests have a priority always; for those of one priority give --schedule fcfs or prefix") \
-	x("quantization",						\
-	  "weights are used in the type of their files: leave it out; KV alone can be smaller, by --kv-cache-dtype fp8") \
 	x("guided-decoding-backend",					\
 	  "answers cannot be bound to a grammar or a schema: leave it out") \
 	x("structured-outputs-config",					\
@@ -301,6 +302,9 @@ struct progress {
 
 /* progress_start() - get a model_load() progress; @p must outlive the model */
 struct model_progress progress_start(struct progress *p, const char *dir);
+
+/* Say what loading has made of the tensors of the files, if it has. */
+void progress_made(const struct model *model);
 
 /* ---- prompts.c ---- */
 

@@ -316,6 +316,7 @@ static int load(struct generate *g)
 		.window_group = !g->o.kv_groups,
 		.dummy = g->o.load_format,
 		.weights = g->o.weights,
+		.quantization = g->o.quantization,
 		.no_draws = g->o.draw,
 	};
 	char text[TOKENIZER_ERR_MAX];
@@ -337,6 +338,8 @@ static int load(struct generate *g)
 		pr_err("%s", err.text);
 		return ret == -EACCES ? EX_NOINPUT : cli_exit_of(ret);
 	}
+	if (!g->o.quiet)
+		progress_made(g->model);
 	ret = tokenizer_load(g->dir, &g->tok, text, sizeof(text));
 	if (ret) {
 		pr_err("%s", text);

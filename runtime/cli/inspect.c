@@ -484,6 +484,7 @@ static int inspect(const struct inspect_opts *o, const char *dir)
 		.window_group = !o->kv_groups,
 		.dummy = o->load_format,
 		.weights = o->weights,
+		.quantization = o->quantization,
 		.no_draws = o->draw,
 		.judge = true,
 	};

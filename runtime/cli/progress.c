@@ -40,3 +40,13 @@ struct model_progress progress_start(struct progress *p, const char *dir)
 	p->begin = p->said = (s64)kv_now_ns();
 	return (struct model_progress){ .fn = progress_tell, .arg = p };
 }
+
+void progress_made(const struct model *model)
+{
+	const struct model_info *i = model_info(model);
+
+	if (i->made_bytes)
+		pr_info("%s: %.1f MB of weights became %.1f MB of quantized matrices in %.1f s",
+			i->dir, (double)i->made_of / 1e6,
+			(double)i->made_bytes / 1e6, (double)i->made_ns / 1e9);
+}

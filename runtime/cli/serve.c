@@ -208,6 +208,7 @@ static struct model_opts model_opts(const struct serve_opts *o)
 		.window_group = !o->kv_groups,
 		.dummy = o->load_format,
 		.weights = o->weights,
+		.quantization = o->quantization,
 		.no_draws = o->draw,
 	};
 

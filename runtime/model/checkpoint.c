@@ -258,9 +258,12 @@ void ckpt_close(struct ckpt *c)
 
 	if (!c)
 		return;
-	for (i = 0; c->made && c->made[i].name; i++)
+	for (i = 0; c->made && c->made[i].name; i++) {
 		free(c->made[i].name);
+		free(c->made[i].order);
+	}
 	free(c->made);
+	free(c->sources);
 	if (c->made_map)
 		munmap(c->made_map, c->made_bytes);
 	free(c->copied);
@@ -309,13 +312,14 @@ void ckpt_drop_range(const void *data, u64 bytes)
 }
 
 /*
- * Advise about a tensor, but never about a made one, whose content would be lost.
- * It is only a hint: without it loading costs more time or memory.
+ * Advise about a tensor.  The content of a made-up one would be lost, so there is no
+ * advice about it.  That of one which was made of others may be lost: only its copy is
+ * used from then on.  It is only a hint: without it loading costs more time or memory.
  */
 static void ckpt_advise(const struct ckpt *c, const struct st_tensor *t,
 			int advice)
 {
-	if (!ckpt_is_made(c, t))
+	if (!ckpt_is_made(c, t) || (t->straight && c->made_map))
 		advise(t->data, t->nr_bytes, advice);
 }
 
@@ -341,6 +345,11 @@ void ckpt_done(const struct ckpt *c, u32 i)
 {
 	if (c->copied && c->copied[i])
 		ckpt_advise(c, c->tensors[i], MADV_DONTNEED);
+}
+
+void ckpt_done_source(const struct ckpt *c, u32 i)
+{
+	ckpt_advise(c, c->sources[i], MADV_DONTNEED);
 }
 
 const struct st_tensor *ckpt_unused(const struct ckpt *c)

@@ -21,6 +21,8 @@ struct gguf;
  * @made:	tensors that are not read from files as they are: made up, or made of others;
  *		NULL: none
  * @nr_made:	how many
+ * @sources:	tensors of the files that those of @made were made of, sorted by name
+ * @nr_sources:	how many
  * @made_map:	their memory
  * @made_bytes:	its size
  * @gguf:	the open GGUF file, in place of @files; NULL: none
@@ -37,6 +39,8 @@ struct ckpt {
 	u32			nr_tensors;
 	struct st_tensor	*made;
 	u32			nr_made;
+	const struct st_tensor	**sources;
+	u32			nr_sources;
 	void			*made_map;
 	u64			made_bytes;
 	struct gguf		*gguf;
@@ -77,7 +81,7 @@ void ckpt_drop_range(const void *data, u64 bytes);
 
 /*
  * Give the pages of a copied tensor back.  Reading them again loads them from
- * the file.
+ * the file; those of a tensor that was made of others are gone.
  */
 void ckpt_drop(struct ckpt *c, const struct st_tensor *t);
 
@@ -89,6 +93,9 @@ void ckpt_want(const struct ckpt *c, u32 i);
  * again.
  */
 void ckpt_done(const struct ckpt *c, u32 i);
+
+/* A source has been read. */
+void ckpt_done_source(const struct ckpt *c, u32 i);
 
 /* Sort @c->tensors. */
 void ckpt_sort(struct ckpt *c);

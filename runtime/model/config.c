@@ -302,6 +302,7 @@ static void config_parse(struct mj_file *f, struct model_config *cfg)
 		mj_need_real(f, f->root, family->keys->eps, 0.0, 1.0, &eps);
 	cfg->norm_eps = eps;
 	mj_bool(f, f->root, "tie_word_embeddings", &cfg->tied);
+	mj_note(f, "quantization_config");	/* quantized_config.c reads it */
 	config_read_made_up(f, cfg);
 	config_read_ids(f, cfg);
 	mj_each_unseen(f, config_refuse_key, cfg);

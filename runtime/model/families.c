@@ -497,7 +497,7 @@ static const char * const off[] = {
 	"embedding_multiplier", "final_logit_softcapping",
 	"is_encoder_decoder", "logit_scale", "logits_scaling", "mlp_bias",
 	"no_rope_layers", "num_experts", "num_local_experts", "pruned_heads",
-	"quantization_config", "query_pre_attn_scalar",
+	"query_pre_attn_scalar",
 	"residual_multiplier", "rope_interleaved",
 	"scale_attn_by_inverse_layer_idx", "sparse_attention",
 	"use_bidirectional_attention",

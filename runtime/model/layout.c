@@ -866,9 +866,18 @@ enum kern_dtype weight_type(const struct st_tensor *t)
 }
 
 /* Are rows and columns exchanged, or heads sorted? */
-static bool weight_is_sorted(const struct weight_at *at)
+static bool weight_is_sorted(const struct weight_at *at,
+			     const struct st_tensor *t)
 {
-	return at->turned || at->spec->how == HOW_KV_B;
+	return (at->turned && !t->straight) || at->spec->how == HOW_KV_B;
+}
+
+/* Can an order of columns stay?  Products take one, an embedding does not. */
+static bool weight_keeps_order(const struct weight_at *at, u32 types)
+{
+	return types & KERN_ORDER_WEIGHTS &&
+	       (at->layer != WEIGHT_TOP ||
+		at->spec->offset == TOP(head));
 }
 
 bool weight_in_place(const struct weight_at *at, const struct st_tensor *t,
@@ -877,7 +886,8 @@ bool weight_in_place(const struct weight_at *at, const struct st_tensor *t,
 	const enum kern_dtype type = weight_type(t);
 	const size_t align = kern_is_blocks(type) ? 1 : kern_dtype_size(type);
 
-	return !weight_is_sorted(at) && types & KERN_TYPE_BIT(type) &&
+	return !weight_is_sorted(at, t) && types & KERN_TYPE_BIT(type) &&
+	       (!t->order || weight_keeps_order(at, types)) &&
 	       (type == KERN_F32 || at->spec->how != HOW_F32) &&
 	       !((uintptr_t)t->data % align);
 }
@@ -887,6 +897,6 @@ enum kern_dtype weight_type_used(const struct weight_at *at,
 {
 	if (weight_in_place(at, t, types))
 		return weight_type(t);
-	return weight_is_sorted(at) && t->dtype == ST_BF16 ? KERN_BF16 :
+	return weight_is_sorted(at, t) && t->dtype == ST_BF16 ? KERN_BF16 :
 							     KERN_F32;
 }

@@ -10,6 +10,8 @@
  *	checkpoint.c	model.safetensors or its shards -> tensors by name
  *	safetensors.c	one file, not trusted
  *	gguf_*.c	a GGUF file in place of a folder
+ *	quantized.c	several tensors that describe a quantized matrix -> one; or
+ *			quantize matrices
  *	weights.c	tensors -> places in the decoder; none may be left over
  *	pack.c		weights in memory of their own, where that is faster
  *	upload.c	weights in the memory of a device
@@ -36,10 +38,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include <kvmm/clock.h>
+
 #include "runtime/model/dummy.h"
 #include "runtime/model/error.h"
 #include "runtime/model/gguf_model.h"
 #include "runtime/model/internal.h"
+#include "runtime/model/quantized.h"
 
 #define MODEL_ROWS_LIMIT	65536u
 #define MODEL_THREADS_LIMIT	1024u
@@ -307,6 +312,63 @@ static int model_pack(struct model *m, const struct model_opts *o,
 	return 0;
 }
 
+static u64 ckpt_bytes(const struct ckpt *c)
+{
+	u64 bytes = 0;
+	u32 i;
+
+	for (i = 0; i < c->nr_tensors; i++)
+		bytes += c->tensors[i]->nr_bytes;
+	return bytes;
+}
+
+/* Note the tensors that loading has made, of @before bytes of tensors. */
+static void model_fill_made(struct model *m, u64 before, u64 ns)
+{
+	struct model_info *i = &m->info;
+	u32 n;
+
+	for (n = 0; n < m->ckpt->nr_made; n++)
+		i->made_bytes += m->ckpt->made[n].nr_bytes;
+	i->made_of = before + i->made_bytes - ckpt_bytes(m->ckpt);
+	i->made_ns = ns;
+}
+
+/* The tensors of the folder, as the rest of the loader wants them. */
+static int model_read_tensors(struct model *m, const struct model_opts *o,
+			      struct model_error *err)
+{
+	const struct quantized_opts q = {
+		.judge = o->judge, .nr_threads = o->nr_threads,
+		.progress = &o->progress,
+	};
+	const bool folder = !o->dummy && !gguf_is_file(m->dir);
+	const u64 begin = kv_now_ns();
+	u64 before = 0;
+	int ret;
+
+	if (o->dummy)
+		ret = dummy_open(m->dir, &m->cfg, &o->progress, o->judge,
+				 &m->ckpt, err);
+	else if (gguf_is_file(m->dir))
+		ret = gguf_ckpt_open(m->dir, &m->cfg, o->judge, &m->ckpt, err);
+	else
+		ret = ckpt_open(m->dir, &m->ckpt, err);
+	if (!ret)
+		before = ckpt_bytes(m->ckpt);
+	if (!ret && folder)
+		ret = quantized_open(m->ckpt, &q, err);
+	if (!ret && o->quantization && !folder)
+		return model_fail(err, -EINVAL, "%s: only the weights of a folder "
+				  "can be quantized: leave out --quantization",
+				  m->dir);
+	if (!ret && o->quantization)
+		ret = quantized_make(m->ckpt, &m->cfg, o->quantization, &q, err);
+	if (!ret && m->ckpt->nr_made && folder)
+		model_fill_made(m, before, kv_now_ns() - begin);
+	return ret;
+}
+
 /* Read everything from the folder. */
 static int model_read(struct model *m, const struct model_opts *o,
 		      struct model_error *err)
@@ -319,13 +381,7 @@ static int model_read(struct model *m, const struct model_opts *o,
 	ret = model_config_generation(m->dir, &m->cfg, &m->info.gen, err);
 	if (ret)
 		return ret;
-	if (o->dummy)
-		ret = dummy_open(m->dir, &m->cfg, &o->progress, o->judge,
-				 &m->ckpt, err);
-	else if (gguf_is_file(m->dir))
-		ret = gguf_ckpt_open(m->dir, &m->cfg, o->judge, &m->ckpt, err);
-	else
-		ret = ckpt_open(m->dir, &m->ckpt, err);
+	ret = model_read_tensors(m, o, err);
 	if (ret)
 		return ret;
 	return weights_bind(&m->w, m->ckpt, &m->cfg, o->judge,
@@ -596,6 +652,25 @@ static void identity_config(const struct model *m, const struct identity *id)
 	identity_rope(&c->rope_local, m->inv_local, config_rotary(c), id);
 }
 
+/* The tensors of which quantized matrices were made. */
+static void identity_sources(const struct model *m, const struct identity *id)
+{
+	const struct st_tensor *t;
+	u32 i;
+
+	for (i = 0; i < m->ckpt->nr_sources; i++) {
+		t = m->ckpt->sources[i];
+		identity_str(id, "source.name", t->name);
+		identity_str(id, "source.dtype", st_type_name(t));
+		id->add(id->arg, "source.shape", t->shape,
+			t->nr_dims * sizeof(*t->shape));
+		id->add(id->arg, "source.data", t->data, t->nr_bytes);
+		ckpt_done_source(m->ckpt, i);
+	}
+	if (i)
+		identity_u32(id, "quantized.version", QUANTIZED_VERSION);
+}
+
 static void identity_tensors(const struct model *m, const struct identity *id)
 {
 	const struct st_tensor *t;
@@ -610,11 +685,14 @@ static void identity_tensors(const struct model *m, const struct identity *id)
 		identity_str(id, "tensor.dtype", st_type_name(t));
 		id->add(id->arg, "tensor.shape", t->shape,
 			t->nr_dims * sizeof(*t->shape));
-		id->add(id->arg, "tensor.data", t->data, t->nr_bytes);
+		/* A tensor made of others may be gone; it follows from them. */
+		if (!t->straight)
+			id->add(id->arg, "tensor.data", t->data, t->nr_bytes);
 		ckpt_done(m->ckpt, i);
 		done += t->nr_bytes;
 		model_progress_tell(&m->progress, done, m->info.weight_bytes);
 	}
+	identity_sources(m, id);
 }
 
 void model_identity(const struct model *model,

@@ -79,6 +79,18 @@ enum model_weights_use {
 };
 
 /*
+ * Types into which the matrices of a folder are quantized while it is loaded.  The
+ * embedding and the output matrix get Q8_0 with each of them.
+ */
+enum model_quantization {
+	MODEL_QUANT_NONE,
+	MODEL_QUANT_Q8_0,
+	MODEL_QUANT_Q4_K,
+	MODEL_QUANT_FP8,
+	MODEL_QUANT_INT8,
+};
+
+/*
  * Smaller models are fast enough when mapped, and start at once and share
  * memory.
  */
@@ -125,6 +137,8 @@ static inline void model_progress_tell(const struct model_progress *p,
  * @no_graphs:	launch every step op by op, for comparing
  * @no_draws:	leave drawing to the caller, even if the device could draw
  * @weights:	where weights are used; PACKED is refused if the kernels cannot
+ * @quantization: quantize the matrices while loading; refused for a folder that is
+ *		quantized
  * @nr_threads:	compute threads, 0: one a core
  * @max_len:	longest sequence in tokens, 0: the model's own limit; more than
  *		that limit is refused
@@ -147,6 +161,7 @@ struct model_opts {
 	bool			no_graphs;
 	bool			no_draws;
 	enum model_weights_use	weights;
+	enum model_quantization	quantization;
 	u32			nr_threads;
 	u32			max_len;
 	u32			max_rows;
@@ -247,6 +262,10 @@ struct model_group {
  *		two members above, unless they are made up
  * @device_bytes: bytes of the GPU's memory, for weights and workspace; uploaded
  *		weights are in none of the three members above
+ * @made_bytes:	bytes of tensors of blocks that loading has made, of a quantized folder or by
+ *		the quantization of model_opts; they are part of @weight_bytes
+ * @made_of:	bytes of the tensors that they were made of
+ * @made_ns:	time that this took
  * @work_bytes:	bytes of the workspace
  * @gen:	generation defaults
  */
@@ -288,6 +307,9 @@ struct model_info {
 	u64			mapped_bytes;
 	u64			packed_bytes;
 	u64			device_bytes;
+	u64			made_bytes;
+	u64			made_of;
+	u64			made_ns;
 	u64			work_bytes;
 	struct model_generation	gen;
 };
@@ -404,7 +426,8 @@ void model_describe(const struct model *model,
  * @arg:	for @add
  *
  * The parts are architecture and switches, position-encoding settings, every
- * tensor's name, type, shape and bytes, the types of activations and of KV, the
+ * tensor's name, type, shape and bytes (for a quantized matrix those of the
+ * tensors that it was made of), the types of activations and of KV, the
  * kernel with its variant and numerics version, whether weights are packed, and
  * the mode.  Two models may share KV if and only if they feed the same parts.
  * The consumer must keep parts apart (hash the lengths too).  The call reads

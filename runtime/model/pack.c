@@ -114,7 +114,7 @@ static int pack_tensor(void *arg, const struct weight_at *at)
 		for (j = 0; j < nr; j++)
 			pack_part(p, at, type, i, &parts[j]);
 	if (!stays)
-		*(at->turned ? &p->cost.owned : &p->cost.mapped) += t->nr_bytes;
+		*(at->turned || t->straight ? &p->cost.owned : &p->cost.mapped) += t->nr_bytes;
 	if (!p->to || stays)
 		return 0;
 	if (weights_owned_free(p->w, from))

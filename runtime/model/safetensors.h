@@ -56,6 +56,10 @@ enum st_dtype {
  * @begin:	offset of the first byte in the file's buffer
  * @nr_bytes:	size in the file
  * @data:	the mapped bytes, at any alignment
+ * @order:	element k of a row belongs to column order[k]; NULL: to column k.  Owned by
+ *		the checkpoint; NULL in files
+ * @straight:	matrices have the decoder's rows and columns, even if those of the layout's
+ *		files are exchanged or in turn; false in files
  */
 struct st_tensor {
 	char		*name;
@@ -68,6 +72,8 @@ struct st_tensor {
 	u64		begin;
 	u64		nr_bytes;
 	const void	*data;
+	u32		*order;
+	bool		straight;
 };
 
 /* An open file; @tensors is sorted by name. */

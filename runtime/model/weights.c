@@ -56,11 +56,31 @@ static float weight_elem(const struct st_tensor *t, u64 i)
 	return f;
 }
 
+/* The numbers of a matrix of blocks, each in its column. */
+static void weight_order(const struct st_tensor *t, float *to)
+{
+	const u64 cols = t->shape[t->nr_dims - 1];
+	const u32 n = kern_block_elems(t->blocks);
+	float part[KERN_BLOCK_MAX_ELEMS];
+	const u8 *from = t->data;
+	u64 i, k;
+
+	for (i = 0; i < t->nr_elems; i += n, from += kern_block_bytes(t->blocks)) {
+		kern_dequant(t->blocks, from, n, part);
+		for (k = 0; k < n; k++)
+			to[i / cols * cols + t->order[i % cols + k]] = part[k];
+	}
+}
+
 /* All elements of @t as f32. */
 static void weight_numbers(const struct st_tensor *t, float *to)
 {
 	u64 i;
 
+	if (t->order) {
+		weight_order(t, to);
+		return;
+	}
 	if (t->dtype == ST_BLOCKS) {
 		kern_dequant(t->blocks, t->data, t->nr_elems, to);
 		return;
@@ -248,7 +268,8 @@ static void weight_count(struct binder *b, const struct weight_at *at,
 				     weight_type_used(at, t, b->types);
 
 	if (at->cols && weight_in_place(at, t, b->types))
-		b->w->mapped_bytes += t->nr_bytes;
+		*(t->straight ? &b->w->owned_bytes : &b->w->mapped_bytes) +=
+			t->nr_bytes;
 	else if (b->judge)
 		b->w->owned_bytes += kern_row_bytes(type, t->nr_elems);
 }
@@ -283,16 +304,18 @@ static int weight_matrix(struct binder *b, const struct weight_at *at,
 	m->cols = at->cols;
 	m->dtype = weight_type_used(at, t, b->types);
 	m->order = NULL;
-	if (weight_in_place(at, t, b->types))
+	if (weight_in_place(at, t, b->types)) {
 		m->data = t->data;
-	else if (sorted && t->dtype == ST_BLOCKS)
+		m->order = t->order;
+	} else if (sorted && t->dtype == ST_BLOCKS) {
 		m->data = weight_sort_blocks(b, at, t);
-	else if (at->turned)
+	} else if (at->turned) {
 		m->data = weight_turn(b, at, t);
-	else if (sorted)
+	} else if (sorted) {
 		m->data = weight_sort_heads(b, t);
-	else
+	} else {
 		m->data = weight_widen(b, t);
+	}
 	return m->data ? 0 : model_fail_errno(b->err, -ENOMEM, t->path,
 					      t->name);
 }
@@ -431,13 +454,11 @@ static u32 weight_head_rows(const struct model_config *cfg,
 	       (u32)(at->rows / cfg->head_dim) : 0;
 }
 
-static int weight_place(void *arg, const struct weight_at *at)
+/* The shape that the file must have; returns how many dimensions. */
+static u32 weight_shape(const struct binder *b, const struct weight_at *at,
+			u64 shape[3])
 {
-	struct binder *b = arg;
-	const struct st_tensor *t;
-	u64 shape[3];
 	u32 nr = 0;
-	int ret;
 
 	if (at->spec->of == OF_EXPERTS)
 		shape[nr++] = at->stack;
@@ -451,11 +472,25 @@ static int weight_place(void *arg, const struct weight_at *at)
 		shape[nr++] = 1;
 		shape[nr++] = b->cfg->state.conv;
 	}
+	return nr;
+}
+
+static int weight_place(void *arg, const struct weight_at *of)
+{
+	struct weight_at now = *of, *at = &now;
+	struct binder *b = arg;
+	const struct st_tensor *t;
+	u64 shape[3];
+	u32 nr;
+	int ret;
+
 	t = ckpt_take(b->c, at->name);
 	if (!t)
 		return model_fail(b->err, -EINVAL, "%s: tensor %s is missing: "
 				  "download the whole model again",
 				  b->c->dir, at->name);
+	at->turned &= !t->straight;
+	nr = weight_shape(b, at, shape);
 	ret = weight_check(b, t, shape, nr);
 	if (ret)
 		return ret;
@@ -493,11 +528,13 @@ static bool weight_is_tied_copy(struct binder *b, const struct st_tensor *t)
 	char name[WEIGHT_NAME_MAX];
 	const struct st_tensor *e;
 
-	if (!b->cfg->tied || strcmp(t->name, b->names->head))
+	if (!b->cfg->tied || strcmp(t->name, b->names->head) ||
+	    ckpt_is_made(b->c, t))
 		return false;
 	weight_top_name(b->names, b->prefix, &b->names->top[0], name);
 	e = ckpt_take(b->c, name);
-	return e->dtype == t->dtype && e->nr_bytes == t->nr_bytes &&
+	return !ckpt_is_made(b->c, e) && e->dtype == t->dtype &&
+	       e->nr_bytes == t->nr_bytes &&
 	       !memcmp(e->data, t->data, t->nr_bytes);
 }
 

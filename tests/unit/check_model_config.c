@@ -187,8 +187,6 @@ static const struct {
 	  "do_layer_norm_before: asks to leave out" },
 	{ "hidden_act", "1", -EINVAL, "hidden_act: is no string" },
 	{ "attention_bias", "1", -EINVAL, "attention_bias: is neither" },
-	{ "quantization_config", "{\"quant_method\":\"awq\"}", -EOPNOTSUPP,
-	  "quantization_config: asks" },
 	{ "num_local_experts", "8", -EOPNOTSUPP, "num_local_experts: asks" },
 	{ "final_logit_softcapping", "30.0", -EOPNOTSUPP,
 	  "final_logit_softcapping: asks" },

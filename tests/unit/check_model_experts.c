@@ -79,9 +79,6 @@ static const struct change bad[] = {
 	  "sliding_window_pattern: is not known" },
 	{ "gpt-oss", "norm_topk_prob", "true", -EOPNOTSUPP,
 	  "norm_topk_prob: is not known" },
-	{ "gpt-oss", "quantization_config", "{\"quant_method\":\"mxfp4\","
-	  "\"modules_to_not_convert\":[\"lm_head\"]}", -EOPNOTSUPP,
-	  "quantization_config: asks for a feature that is not supported" },
 };
 
 START_TEST(test_refuses)
