@@ -7,9 +7,12 @@
  */
 #include "runtime/model/internal.h"
 
+/* Blocks have scales in f16, and programs for such files have KV in f16. */
 static enum kern_dtype type_of_weights(const struct model *m)
 {
-	static const enum kern_dtype types[] = { KERN_F32, KERN_BF16, KERN_F16 };
+	static const enum kern_dtype types[] = {
+		KERN_F32, KERN_BF16, KERN_F16, KERN_F16,
+	};
 	u64 bytes[ARRAY_SIZE(types)] = { 0 };
 	u32 i, most = 0;
 
@@ -19,6 +22,7 @@ static enum kern_dtype type_of_weights(const struct model *m)
 		bytes[0] += t->dtype == ST_F32 ? t->nr_bytes : 0;
 		bytes[1] += t->dtype == ST_BF16 ? t->nr_bytes : 0;
 		bytes[2] += t->dtype == ST_F16 ? t->nr_bytes : 0;
+		bytes[3] += t->dtype == ST_BLOCKS ? t->nr_bytes : 0;
 	}
 	for (i = 1; i < ARRAY_SIZE(types); i++)
 		if (bytes[i] > bytes[most])
