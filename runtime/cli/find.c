@@ -2,16 +2,15 @@
 /*
  * find.c - the model that an operand names
  *
- * An operand is a model folder, or the name of a model in the Hugging Face cache.
- * A folder comes first, except behind "hf:".  Nothing is downloaded: a message
+ * An operand is a model folder, a GGUF file, or the name of a model in the Hugging Face
+ * cache.  A folder or file comes first, except behind "hf:".  Nothing is downloaded: a message
  * names the command that does it.
  */
 #include <stdio.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include "runtime/cli/cli.h"
-#include "runtime/lib/folder.h"
+#include "runtime/lib/gguf.h"
 
 /* A printable copy of @text, cut to @size bytes. */
 static const char *tame(const char *text, char *out, size_t size)
@@ -25,31 +24,13 @@ static const char *tame(const char *text, char *out, size_t size)
 	return out;
 }
 
-static bool is_gguf(const char *path)
-{
-	char magic[4];
-	u64 size;
-	int fd = folder_open(path, &size);
-	bool is;
-
-	if (fd < 0)
-		return false;
-	is = read(fd, magic, sizeof(magic)) == sizeof(magic) &&
-	     !memcmp(magic, "GGUF", sizeof(magic));
-	close(fd);
-	return is;
-}
-
 static int no_folder(const char *text, bool is_file)
 {
 	char shown[128];
 
 	tame(text, shown, sizeof(shown));
-	if (is_file && is_gguf(text))
-		pr_err("MODEL '%s' is a GGUF file: this version reads folders with safetensors weights: give such a folder",
-		       shown);
-	else if (is_file)
-		pr_err("MODEL '%s' is a file, not a folder: give the model folder that it lies in",
+	if (is_file)
+		pr_err("MODEL '%s' is a file, not a folder, and no GGUF file: give the model folder that it lies in",
 		       shown);
 	else
 		pr_err("MODEL '%s' is not a directory: give a model folder, or hf:ORG/NAME, before any prompt",
@@ -73,7 +54,7 @@ static int not_cached(const struct cli_model *m, int err)
 	return EX_NOINPUT;
 }
 
-/* Take the folder as it is. */
+/* Take the folder or file as it is. */
 static int take_folder(struct cli_model *m, const char *text)
 {
 	m->name[0] = '\0';
@@ -93,8 +74,8 @@ int cli_model_find(struct cli_model *m, const char *text)
 	m->domain[0] = '\0';
 	if (!is_name || strncmp(text, "hf:", 3)) {
 		if (!stat(text, &st))
-			return S_ISDIR(st.st_mode) ? take_folder(m, text) :
-						     no_folder(text, true);
+			return S_ISDIR(st.st_mode) || gguf_is_file(text) ?
+			       take_folder(m, text) : no_folder(text, true);
 		/* The loader reports other errors. */
 		if (errno != ENOENT && errno != ENOTDIR &&
 		    errno != ENAMETOOLONG)

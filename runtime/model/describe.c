@@ -211,6 +211,44 @@ static void say_experts(const struct words *w, const struct model_config *c)
 	    m->router_bias ? ", bias" : "", m->scale);
 }
 
+/* Bytes of the tensors of one type; each type is counted at its first tensor. */
+static u64 type_bytes(const struct ckpt *c, u32 first)
+{
+	const char *type = st_type_name(c->tensors[first]);
+	u64 bytes = 0;
+	u32 i;
+
+	for (i = 0; i < c->nr_tensors; i++) {
+		if (strcmp(st_type_name(c->tensors[i]), type))
+			continue;
+		if (i < first)
+			return 0;
+		bytes += c->tensors[i]->nr_bytes;
+	}
+	return bytes;
+}
+
+/* The types of a GGUF file's tensors, with their shares of the bytes. */
+static void say_types(const struct words *w, const struct model *m)
+{
+	const struct ckpt *c = m->ckpt;
+	char text[200] = "";
+	size_t len = 0;
+	u64 bytes;
+	u32 i;
+
+	for (i = 0; i < c->nr_tensors && len < sizeof(text); i++) {
+		bytes = type_bytes(c, i);
+		if (bytes)
+			len += (size_t)snprintf(text + len, sizeof(text) - len,
+						"%s%s %.1f %%", len ? ", " : "",
+						st_type_name(c->tensors[i]),
+						100.0 * (double)bytes /
+						(double)m->info.weight_bytes);
+	}
+	say(w, "types", "%s", text);
+}
+
 const char *model_line(const struct model *model, char *buf, size_t len)
 {
 	const struct model_info *i = &model->info;
@@ -250,4 +288,6 @@ void model_describe(const struct model *model,
 	say(&w, "vocabulary", "%u, output matrix %s%s%s", c->vocab,
 	    c->tied ? "tied" : "of its own", c->head_bias ? ", bias" : "",
 	    c->embed_scale != 1.0f ? ", embeddings scaled" : "");
+	if (model->ckpt->gguf)
+		say_types(&w, model);
 }

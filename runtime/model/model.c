@@ -151,6 +151,21 @@ static void model_fill_groups(struct model *m, const struct model_opts *o)
 	};
 }
 
+/* Sorted tensors of a GGUF file are copies, and not mapped. */
+static void model_count_made(struct model *m)
+{
+	struct model_info *i = &m->info;
+	u32 n;
+
+	if (!m->ckpt->gguf)
+		return;
+	i->copy_bytes += m->ckpt->made_bytes;
+	for (n = 0; n < m->ckpt->nr_made; n++)
+		if (m->ckpt->made[n].nr_dims > 1)
+			i->mapped_bytes -= min(i->mapped_bytes,
+					       m->ckpt->made[n].nr_bytes);
+}
+
 static void model_fill_info(struct model *m, const struct model_opts *o)
 {
 	const struct model_config *c = &m->cfg;
@@ -180,6 +195,7 @@ static void model_fill_info(struct model *m, const struct model_opts *o)
 	i->nr_files = m->ckpt->nr_files;
 	i->copy_bytes = m->w.owned_bytes;
 	i->mapped_bytes = m->w.mapped_bytes;
+	model_count_made(m);
 	for (n = 0; n < m->ckpt->nr_tensors; n++) {
 		i->nr_params += m->ckpt->tensors[n]->nr_elems;
 		i->weight_bytes += m->ckpt->tensors[n]->nr_bytes;

@@ -12,6 +12,7 @@
 
 #include <kvmm/log.h>
 
+#include "runtime/lib/gguf.h"
 #include "runtime/server/plan.h"
 
 /* Copy a name that fits and can be printed; otherwise write "". */
@@ -50,11 +51,14 @@ static int look_at_model(const struct server_model *m, int *err)
 {
 	char path[PATH_MAX];
 
-	snprintf(path, sizeof(path), "%s/config.json", m->dir);
+	if (gguf_is_file(m->dir))
+		snprintf(path, sizeof(path), "%s", m->dir);
+	else
+		snprintf(path, sizeof(path), "%s/config.json", m->dir);
 	if (!access(path, R_OK))
 		return 0;
 	*err = -errno;
-	pr_err("%s: %s: name a model folder in Hugging Face's format", path,
+	pr_err("%s: %s: name a model folder in Hugging Face's format, or a GGUF file", path,
 	       strerror(errno));
 	return -1;
 }

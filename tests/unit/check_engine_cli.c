@@ -268,19 +268,21 @@ static void expect_refused(const char *folder, const char *words)
 	fclose(f);
 }
 
-/* A file, a GGUF file and a name of the Hub are told apart from a typing error. */
+/* A GGUF file is a model; a file and a name of the Hub are told apart from a typing error. */
 START_TEST(test_no_folder_says_why)
 {
 	FILE *f = fopen(name, "w");
+	struct cli_model m;
 
 	ck_assert_ptr_nonnull(f);
 	fputs("GGUF\3", f);
 	fclose(f);
-	expect_refused(name, "is a GGUF file: this version reads folders with safetensors weights");
+	ck_assert_int_eq(cli_model_find(&m, name), 0);
+	ck_assert_str_eq(m.dir, name);
 	f = fopen(name, "w");
 	ck_assert_ptr_nonnull(f);
 	fclose(f);
-	expect_refused(name, "is a file, not a folder: give the model folder");
+	expect_refused(name, "is a file, not a folder, and no GGUF file: give the model folder");
 	expect_refused("some-org/Model-1.5B", "download it with `hf download some-org/Model-1.5B`");
 	expect_refused("/some-org/Model", "is not a directory: give a model folder");
 	expect_refused("./Model", "is not a directory: give a model folder");
