@@ -225,6 +225,15 @@ static int load_chat(struct backend *b)
 	return 0;
 }
 
+/* Say how much loading has quantized, if it has. */
+static void say_made(const struct model_info *i)
+{
+	if (i->made_bytes)
+		pr_info("%s: %.1f MB of weights became %.1f MB of quantized matrices in %.1f s",
+			i->dir, (double)i->made_of / 1e6,
+			(double)i->made_bytes / 1e6, (double)i->made_ns / 1e9);
+}
+
 static int load(struct backend *b)
 {
 	struct kvmm_group group[MODEL_MAX_GROUPS];
@@ -237,6 +246,7 @@ static int load(struct backend *b)
 		fail(b, ret, err.text);
 		return ret;
 	}
+	say_made(model_info(b->model));
 	ret = tokenizer_load(b->o.dir, &b->tok, text, sizeof(text));
 	if (ret) {
 		fail(b, ret, text);
