@@ -40,6 +40,7 @@
 
 #include <kvmm/clock.h>
 
+#include "runtime/lib/gguf.h"
 #include "runtime/model/dummy.h"
 #include "runtime/model/error.h"
 #include "runtime/model/gguf_model.h"
@@ -192,7 +193,8 @@ static void model_fill_info(struct model *m, const struct model_opts *o)
 	model_fill_kv(m, o);
 	model_fill_groups(m, o);
 	i->nr_tensors = m->ckpt->nr_tensors;
-	i->nr_files = m->ckpt->nr_files;
+	i->nr_files = m->ckpt->gguf ? gguf_nr_files(m->ckpt->gguf) :
+				      m->ckpt->nr_files;
 	i->copy_bytes = m->w.owned_bytes;
 	i->mapped_bytes = m->w.mapped_bytes;
 	model_count_made(m);

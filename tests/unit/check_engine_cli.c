@@ -244,7 +244,7 @@ START_TEST(test_folder)
 	ck_assert_int_gt(getline(&said, &len, f), 0);
 	ck_assert_str_eq(said, "kvmm: error: MODEL 'Hello?there' is not a directory: give a model folder, or hf:ORG/NAME, before any prompt\n");
 	ck_assert_int_gt(getline(&said, &len, f), 0);
-	ck_assert_ptr_nonnull(strstr(said, "is a file, not a folder: give the model folder"));
+	ck_assert_ptr_nonnull(strstr(said, "is a file, not a folder, and no GGUF file: give the model folder"));
 	free(said);
 	fclose(f);
 }

@@ -166,8 +166,8 @@ START_TEST(test_tensors)
 		  "q_proj.weight: shape is [192, 64], config.json asks for "
 		  "[256, 64]" },
 		{ D, "v_head_dim", "16", 0,
-		  "kv_b_proj.weight: shape is [256, 32], config.json asks for "
-		  "[192, 32]" },
+		  "o_proj.weight: shape is [64, 128], config.json asks for "
+		  "[64, 64]" },
 		{ D, "kv_lora_rank", "48", 0,
 		  "kv_a_proj_with_mqa.weight: shape is [48, 64], config.json "
 		  "asks for [64, 64]" },
