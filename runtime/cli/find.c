@@ -33,7 +33,7 @@ static int no_folder(const char *text, bool is_file)
 		pr_err("MODEL '%s' is a file, not a folder, and no GGUF file: give the model folder that it lies in",
 		       shown);
 	else
-		pr_err("MODEL '%s' is not a directory: give a model folder, or hf:ORG/NAME, before any prompt",
+		pr_err("MODEL '%s' is not a directory: give a model folder, a GGUF file, or hf:ORG/NAME, before any prompt",
 		       shown);
 	return EX_NOINPUT;
 }

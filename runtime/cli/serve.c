@@ -159,7 +159,7 @@ static const struct kv_config *config_file(void)
 const struct kv_program cli_serve_program = {
 	.name		= "kvrt serve",
 	.operands	= "[MODEL]...",
-	.about		= "Serves each MODEL, a model folder or hf:ORG/NAME of the Hugging Face cache, with the OpenAI API over HTTP: /v1/completions, /v1/chat/completions, /v1/models; /tokenize, /detokenize; /health, /ready, /version, /metrics. The KV of all requests lies in the memory of the kvmm daemon; when that is not there, requests are answered 503 until it is.",
+	.about		= "Serves each MODEL, a model folder, a GGUF file or hf:ORG/NAME of the Hugging Face cache, with the OpenAI API over HTTP: /v1/completions, /v1/chat/completions, /v1/models; /tokenize, /detokenize; /health, /ready, /version, /metrics. The KV of all requests lies in the memory of the kvmm daemon; when that is not there, requests are answered 503 until it is.",
 	.opts		= option_table,
 	.nr_opts	= ARRAY_SIZE(option_table),
 	.foreign	= cli_foreign,

@@ -5,7 +5,7 @@
  * budget: 60 s, full 200 s
  *
  * The tiny configurations of tests/data/families get made-up weights and the
- * tokenizer of the demo model.  Two runtimes work at once, one with prompts of
+ * tokenizer of the demo model; the demo model itself is quantized in four ways.  Two runtimes work at once, one with prompts of
  * one sample, the other with prompts that fork: once in a pool that fits
  * everything, once in a pool, a host pool and an area so small that blocks are
  * shared, copied on write, evicted, swapped and recomputed.  Greedy tokens in
@@ -28,6 +28,9 @@
 #define NR_FORKS	3
 #define POOL_TOKENS	512	/* tokens that the small pool holds */
 
+/* The demo model, and how it is quantized. */
+#define DEMO	"demo-"
+
 /*
  * Families, and bytes of KV a token, or a bit more: 512 tokens are whole extents.  Longer
  * levels use the later rows.
@@ -40,7 +43,8 @@ static const struct {
 	{ "qwen3", 1024 }, { "phi3", 512 }, { "gemma2", 1536 },
 	{ "gemma3", 1024 }, { "gpt2", 1024 }, { "opt", 1024 },
 	{ "neox", 1024 }, { "qwen3-moe", 1536 }, { "gpt-oss", 2048 },
-	{ "deepseek2-moe", 640 },
+	{ "deepseek2-moe", 640 }, { DEMO "q4_k", 2048 },
+	{ DEMO "q8_0", 2048 }, { DEMO "fp8", 2048 }, { DEMO "int8", 2048 },
 	{ "llama-linear", 512 }, { "llama-dynamic", 512 },
 	{ "llama-llama3", 512 }, { "llama-yarn", 512 },
 	{ "qwen2-window", 512 }, { "neox-sequential", 1024 },
@@ -56,7 +60,7 @@ static const struct {
 
 #define NR_RECURRENT	3u
 #define NR_PLAIN	(ARRAY_SIZE(cases) - NR_RECURRENT)
-#define NR_FAMILIES	13u
+#define NR_FAMILIES	14u
 
 struct run {
 	struct samples	single;
@@ -96,6 +100,8 @@ static void model_write(const char *name, char *dir, size_t size)
 	json_t *o;
 
 	snprintf(dir, size, "%s/%s", rig.dir, name);
+	if (!strncmp(name, DEMO, strlen(DEMO)))
+		snprintf(dir, size, "%s", demo_model());
 	if (!access(dir, F_OK))
 		return;		/* an earlier run wrote it */
 	snprintf(path, sizeof(path), "%s/tests/data/families/%s/config.json",
@@ -116,13 +122,17 @@ static void model_write(const char *name, char *dir, size_t size)
 
 /* ---- a run ---- */
 
-static struct job generate(const char *dir, const char *prompts, u32 n)
+static struct job generate(u32 i, const char *dir, const char *prompts, u32 n)
 {
+	const bool demo = !strncmp(cases[i].name, DEMO, strlen(DEMO));
+	const char *type = demo ? cases[i].name + strlen(DEMO) : "none";
 	char count[8];
 
 	snprintf(count, sizeof(count), "%u", n);
 	return job_start(&rig, KVRT_GENERATE, dir, "--load-format",
-			 "dummy", "--prompt-file", prompts, "-n", count,
+			 demo ? "auto" : "dummy", "--domain", cases[i].name,
+			 "--quantization", type,
+			 "--prompt-file", prompts, "-n", count,
 			 "--temperature", "0", "--max-tokens", "64",
 			 "--threads", "1", "--ignore-eos", "--mode", "exact",
 			 "--kv-groups", kv_groups,
@@ -153,8 +163,8 @@ static void run_case(u32 i, struct run *out)
 	prompts_write(single, 0, NR_SINGLE, "");
 	prompts_write(forked, NR_SINGLE, NR_FORKED, "");
 	model_write(cases[i].name, dir, sizeof(dir));
-	a = generate(dir, single, 1);
-	b = generate(dir, forked, NR_FORKS);
+	a = generate(i, dir, single, 1);
+	b = generate(i, dir, forked, NR_FORKS);
 	take(&a, &out->single, NR_SINGLE);
 	take(&b, &out->forked, NR_FORKS * NR_FORKED);
 	rig_walk(&rig);

@@ -242,7 +242,7 @@ START_TEST(test_folder)
 	ck_assert_int_eq(cli_model_find(&m, name), EX_NOINPUT);	/* a file */
 	rewind(f);
 	ck_assert_int_gt(getline(&said, &len, f), 0);
-	ck_assert_str_eq(said, "kvmm: error: MODEL 'Hello?there' is not a directory: give a model folder, or hf:ORG/NAME, before any prompt\n");
+	ck_assert_str_eq(said, "kvmm: error: MODEL 'Hello?there' is not a directory: give a model folder, a GGUF file, or hf:ORG/NAME, before any prompt\n");
 	ck_assert_int_gt(getline(&said, &len, f), 0);
 	ck_assert_ptr_nonnull(strstr(said, "is a file, not a folder, and no GGUF file: give the model folder"));
 	free(said);
