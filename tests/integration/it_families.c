@@ -5,8 +5,9 @@
  * budget: 60 s, full 200 s
  *
  * The tiny configurations of tests/data/families get made-up weights and the
- * tokenizer of the demo model; the demo model itself is quantized in four ways.  Two runtimes work at once, one with prompts of
- * one sample, the other with prompts that fork: once in a pool that fits
+ * tokenizer of the demo model; the demo model itself is quantized in four ways.
+ * Two runtimes work at once, one with prompts of one sample, the other with
+ * prompts that fork: once in a pool that fits
  * everything, once in a pool, a host pool and an area so small that blocks are
  * shared, copied on write, evicted, swapped and recomputed.  Greedy tokens in
  * exact mode must be the same.  Each family must have copied on write and been
