@@ -8,7 +8,8 @@ FOLDER gets files with made-up weights of two shapes (1.1 B: TinyLlama's; 0.5 B:
 types q4_0, q4_k, q8_0 and bf16: one layer is drawn and quantized by llama.cpp, and all layers of a
 file have its weights.  Each case is a batch of requests that start together: so many tokens in, so
 many out.  A round runs kvrt (`kvrt bench latency`), then llama.cpp, and notes the ratio of their
-times.  Prints tokens a second of both, and the median ratio of ROUNDS rounds with its range.
+times.  Prints tokens a second of both, and the median ratio of ROUNDS rounds (3) with its range.
+SHAPES='0.5b' runs one shape alone.
 """
 import ctypes
 import json
@@ -194,7 +195,8 @@ def kvrt_seconds(world, path, case, out):
     subprocess.run([world.build / "kvrt", "bench", "latency", "--batch-size", str(requests),
                     "--input-len", str(tokens_in), "--output-len", str(tokens_out),
                     "--num-iters-warmup", "1", "--num-iters", "3", "--kv-cache-dtype", "f16",
-                    "--quiet", "--json", str(out), str(path)], env=world.env, check=True)
+                    "--quiet", "--json", str(out), str(path)], env=world.env, check=True,
+                   stdout=subprocess.DEVNULL)
     return statistics.median(json.loads(out.read_text())["latencies"])
 
 
@@ -222,7 +224,7 @@ def compare(world, path, child, name):
 
 
 def compare_all(world, folder, kinds):
-    for name in SHAPES:
+    for name in os.environ.get("SHAPES", " ".join(SHAPES)).split():
         for kind in kinds:
             path = make_file(folder, name, kind)
             child = subprocess.Popen([sys.executable, __file__, "--llama", path], text=True,
