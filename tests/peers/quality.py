@@ -5,7 +5,7 @@
 usage: quality.py BUILD MODEL TEXT FILES [TYPE]...
 
 MODEL is a folder that gguf_files.py can turn into GGUF files.  They go to FILES and stay there, and
-so does what llama.cpp says of them.  The first WINDOWS x (WINDOW - 1) tokens of TEXT (40 x 511) are
+so does what llama.cpp says of them.  The first WINDOWS x (WINDOW - 1) tokens of TEXT (80 x 255) are
 scored in windows, each behind the token that starts a text.  kvrt serve scores them in fast and in
 exact mode, llama.cpp with the options it has by default.  Each token of TEXT must be the same in both
 programs, and each perplexity of kvrt within 0.2 % of llama.cpp's.  The first row has the folder itself
@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 import zlib
 from pathlib import Path
@@ -29,8 +30,8 @@ import numpy
 
 import gguf_files
 
-WINDOWS = int(os.environ.get("WINDOWS") or 40)
-WINDOW = int(os.environ.get("WINDOW") or 512)
+WINDOWS = int(os.environ.get("WINDOWS") or 80)
+WINDOW = int(os.environ.get("WINDOW") or 256)
 DTYPE = os.environ.get("DTYPE") or "auto"
 LIMIT = 0.002
 MODES = "fast", "exact"
@@ -65,8 +66,11 @@ class Server:
     def ask(self, path, **body):
         request = urllib.request.Request(self.url + path, json.dumps({"model": "m", **body}).encode(),
                                          {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
-            return json.load(answer)
+        try:
+            with urllib.request.urlopen(request, timeout=ANSWER_SECONDS) as answer:
+                return json.load(answer)
+        except urllib.error.HTTPError as e:
+            raise RuntimeError(e.read().decode()) from e
 
     def tokens(self, text):
         return self.ask("/tokenize", prompt=text, add_special_tokens=False)["tokens"]
