@@ -155,6 +155,9 @@ static inline bool kern_dtype_scaled(enum kern_dtype t)
 /* In weight_types: products take weights with an order of columns. */
 #define KERN_ORDER_WEIGHTS	(1u << 31)
 
+/* The most columns of weights with an order: rows of x are sorted in memory at hand. */
+#define KERN_MAX_ORDER		65536u
+
 /*
  * The largest element of a scaled type; a scale is the largest magnitude
  * divided by it.
@@ -169,7 +172,7 @@ static inline bool kern_dtype_scaled(enum kern_dtype t)
  * @rows:   N, the output features (or the vocabulary, of an embedding)
  * @cols:   K, the input features
  * @order:  element k of a row belongs to number order[k] of a row of x; NULL: to number k.
- *	Only for products, and only with KERN_ORDER_WEIGHTS
+ *	Only for products, with at most KERN_MAX_ORDER columns and KERN_ORDER_WEIGHTS
  * @packed: @data was written by pack() of struct kern_ops, in that
  *	implementation's own order; only implementations with a pack() take it
  */

@@ -198,7 +198,7 @@ static void panel(void *arg, u32 i)
 }
 
 /* Room for rows of x without threads. */
-#define ALONE_FLOATS	65536u
+#define ALONE_FLOATS	KERN_MAX_ORDER
 
 /* The same with rows of x in the order of the columns of W. */
 static __attribute__((noinline)) void gemm_ordered(struct kern_ctx *ctx,
@@ -207,7 +207,7 @@ static __attribute__((noinline)) void gemm_ordered(struct kern_ctx *ctx,
 {
 	float alone[ALONE_FLOATS], *sorted = ctx ? kern_ctx_room(ctx) : alone;
 	const u64 floats = ctx ? KERN_ROOM / sizeof(float) : ALONE_FLOATS;
-	const u32 fit = max(floats / j.k, 1ull), m = j.m;
+	const u32 fit = floats / j.k, m = j.m;
 	struct kern_weight plain = *w;
 	u32 i, r, k;
 

@@ -875,7 +875,7 @@ static bool weight_is_sorted(const struct weight_at *at,
 /* Can an order of columns stay?  Products take one, an embedding does not. */
 static bool weight_keeps_order(const struct weight_at *at, u32 types)
 {
-	return types & KERN_ORDER_WEIGHTS &&
+	return types & KERN_ORDER_WEIGHTS && at->cols <= KERN_MAX_ORDER &&
 	       (at->layer != WEIGHT_TOP ||
 		at->spec->offset == TOP(head));
 }

@@ -161,6 +161,38 @@ START_TEST(test_order)
 }
 END_TEST
 
+/* The most columns that an order may have, without threads and with them. */
+START_TEST(test_order_longest)
+{
+	const u32 n = KERN_MAX_ORDER;
+	u8 *blocks = calloc(1, kern_row_bytes(KERN_W8_128, n));
+	u32 *order = calloc(n, sizeof(*order));
+	float *row = calloc(n, sizeof(*row)), y[2];
+	const struct kern_weight w = {
+		.data = blocks, .dtype = KERN_W8_128, .rows = 1, .cols = n,
+		.order = order,
+	};
+	struct kern_ctx *ctx;
+	float scale = 1.0f;
+	u32 i;
+
+	ck_assert_int_eq(kern_ctx_create(2, &ctx), 0);
+	for (i = 0; i < n; i++)
+		order[i] = n - 1 - i;
+	for (i = 0; i < n / 128; i++)
+		memcpy(blocks + i * 132, &scale, sizeof(scale));
+	blocks[4] = 3;			/* of the last number of x */
+	row[n - 1] = 5.0f;
+	kern_get("cpu")->gemm(NULL, row, 0, &w, NULL, 1, &y[0], 0);
+	kern_get("cpu")->gemm(ctx, row, 0, &w, NULL, 1, &y[1], 0);
+	ck_assert(y[0] == 15.0f && y[1] == 15.0f);
+	kern_ctx_destroy(ctx);
+	free(blocks);
+	free(order);
+	free(row);
+}
+END_TEST
+
 START_TEST(test_embed)
 {
 	const enum kern_dtype t = type_at(_i);
@@ -302,6 +334,7 @@ int main(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_loop_test(tc, test_gemm, 0, NR_TYPES);
 	tcase_add_test(tc, test_order);
+	tcase_add_test(tc, test_order_longest);
 	tcase_add_loop_test(tc, test_embed, 0, NR_TYPES);
 	tcase_add_loop_test(tc, test_packed, 0,
 			    NR_KERN_DTYPES - KERN_FIRST_BLOCKS);
