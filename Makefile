@@ -543,7 +543,7 @@ $(eval $(call unit,evict_peers,bench core client))
 $(eval $(call unit,beams config cudrv fault log opts places ring seq shim standin% tenant_opt uapi view,lib))
 $(filter-out $(UNIT_NAMED),$(UNIT_PROGS)): $(filter-out %/libintegration.a %/libbench.a %/libfuzz.a,$(ARCHIVES))
 $(call unit_tests,admin ipc ipc_life ipc_start probes): | $(PROGS) $(ARMED_PROGS)
-$(call unit_tests,cuda_% dev_cuda kernels% model_cuda model_groups shim standin%): | $(STANDIN) $(FAKE_LT)
+$(call unit_tests,cuda_% dev_cuda kernels% model_cuda% model_groups shim standin%): | $(STANDIN) $(FAKE_LT)
 $(UNIT_PROGS): $(B)/tests/%: $(B)/obj/tests/unit/%.o
 $(B)/tests/check_beams: $(call objs,tests/bench/beams.c)
 

@@ -50,6 +50,10 @@
  * numbers may be rounded to multiples of the largest magnitude divided by 127.  Sums of codes
  * and of minima are rounded apart, so the scale has the row's largest |w| for every |w|.
  *
+ * On a device x is rounded to bf16 there, as for weights in bf16, and factors of the W4 types
+ * to 16 bits of significand; products have KERN_TOL_FAST times the scale of gemm, and sums of
+ * codes and of what a scale subtracts have 4 KERN_TOL of the scale with the row's largest |w|.
+ *
  * Determinism (a promise of exact mode).  The bits of a row's result depend on
  * the row's own input, its absolute position, the KV it may see, and on shapes
  * of the model (K, hd).  They never depend on M, on the row's place in the
@@ -661,9 +665,9 @@ struct kern_rows {
  *	NULL in implementations that do not pack.
  *
  * @pack: write @w packed to @to, pack_bytes() bytes at an address that is a
- *	multiple of 64, and make @w the packed weight.  The old data is not needed
- *	any more.  Products with it have the tolerance and the determinism of
- *	others, but other bits.  NULL as above.
+ *	multiple of 64, and make @w the packed weight.  On a device both are in
+ *	its memory.  The old data is not needed any more.  Products with it have
+ *	the tolerance and the determinism of others, but other bits.  NULL as above.
  *
  * @embed: x[i][:] = w[ids[i]][:] for @m rows; x is [M][w->cols].
  *

@@ -562,6 +562,71 @@ struct gemm_skinny_args {
 struct k_gemm_skinny8_args { struct gemm_skinny_args s; };
 struct k_gemm_skinny16_args { struct gemm_skinny_args s; };
 
+/* ---- packed weights: gemm_packed.cu, gemm_pack.cu ---- */
+
+/* Rows of a panel, and columns of a unit. */
+#define PACKED_ROWS	16u
+#define PACKED_COLS	64u
+
+/* Most rows of x of a block of k_gemm_packed*. */
+#define PACKED_M	64u
+
+/* What a code is. */
+enum packed_codes {
+	PACKED_U4,		/* an integer without a sign, less @zero */
+	PACKED_FP4,		/* twice e2m1 */
+	PACKED_S8,
+	PACKED_E4M3,
+	NR_PACKED_CODES,
+};
+
+/* What the words of scales are. */
+enum packed_scale {
+	PACKED_F32,		/* a factor in f32 */
+	PACKED_HALVES,		/* a factor and a number to add, in f16 */
+	PACKED_SUPER,		/* Q4_K: two f16, then bytes to multiply them by */
+	PACKED_ZERO,		/* a factor in f32 without its last eight bits, and a zero */
+};
+
+/*
+ * How a type of blocks is packed; see packed.cuh.
+ * @codes: enum packed_codes
+ * @zero:  what is taken from codes
+ * @scale: enum packed_scale
+ * @group: columns with one scale: 16, 32 or 64
+ * @unit:  bytes of a unit: its codes, and behind them its scales
+ * @panel: bytes of PACKED_ROWS rows
+ */
+struct dev_packed {
+	u32	codes;
+	u32	zero;
+	u32	scale;
+	u32	group;
+	u32	unit;
+	u32	resv;
+	u64	panel;
+};
+
+struct gemm_packed_args {
+	struct gemm_skinny_args	s;
+	struct dev_packed	p;
+};
+
+struct k_gemm_packed8_args { struct gemm_packed_args a; };
+struct k_gemm_packed16_args { struct gemm_packed_args a; };
+struct k_gemm_packed32_args { struct gemm_packed_args a; };
+struct k_gemm_packed64_args { struct gemm_packed_args a; };
+
+/* Pack @n rows of @k columns. */
+struct k_gemm_pack_args {
+	const void		*w;
+	u8			*to;
+	struct dev_blocks	blocks;
+	struct dev_packed	p;
+	u32			n;
+	u32			k;
+};
+
 struct k_gemm_tile_args { struct gemm_args g; };
 
 /* to[m][to_ld] = x[m][k] in bf16, zeros from column k on. */

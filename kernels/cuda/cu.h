@@ -166,6 +166,25 @@ DEVICE void mma_f16(float (&d)[4], const u32 (&a)[4], const u32 (&b)[2])
 		       "r"(b[0]), "r"(b[1]));
 }
 
+/* Differences and products of two pairs of bf16, rounded to nearest even. */
+DEVICE u32 bf16_pair_sub(u32 a, u32 b)
+{
+	u32 d;
+
+	asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+	    : "=r"(d) : "r"(b), "r"(0xbf80bf80u), "r"(a));
+	return d;
+}
+
+DEVICE u32 bf16_pair_mul(u32 a, u32 b)
+{
+	u32 d;
+
+	asm("fma.rn.bf16x2 %0, %1, %2, %3;"
+	    : "=r"(d) : "r"(a), "r"(b), "r"(0x80008000u));
+	return d;
+}
+
 /* Two numbers, rounded to nearest even; the first in the low half. */
 DEVICE u32 bf16_pair(float lo, float hi)
 {

@@ -5,7 +5,8 @@
  * Exact mode has kernels for few and for many rows that all keep one order of
  * sums (gemm_exact.cu), so the choice between them only changes the time.  They
  * multiply f32, so fast mode uses them for weights that are not bf16.  Weights in
- * blocks become f32 in them, and the bits are those of f32.  With bf16
+ * blocks become f32 in them, and the bits are those of f32.  Packed blocks
+ * (pack.c) have gemm_packed.cu for any number of rows.  With bf16
  * weights in fast mode, gemm_skinny.cu streams the weights for up to 16 rows.  With
  * more rows cuBLASLt computes the product, or gemm_tile.cu if the library is
  * missing or does not take the addresses or the shape.
@@ -249,6 +250,60 @@ static void gemm_skinny(struct cuda_ctx *c, struct gemm_args *a)
 	}, &s);
 }
 
+/* Shared memory for @rows of x, and for sums of all rows that a kernel may have. */
+static u32 packed_smem(u32 rows, u32 chunk, const struct dev_packed *p)
+{
+	const u32 sums = max((u32)roundup_pow_of_two(rows), 8u) * chunk /
+			 p->group;
+
+	return (rows * (chunk / 2 + 16) +
+		(p->scale == PACKED_F32 ? 0 : sums)) * sizeof(u32);
+}
+
+/* Columns of x that fit into shared memory, with their sums over groups. */
+static u32 packed_chunk(u32 rows, u32 range, const struct dev_packed *p, u32 smem)
+{
+	u32 chunk = GEMM_SKINNY_K;
+
+	while (chunk < range &&
+	       packed_smem(rows, chunk + GEMM_SKINNY_K, p) <= smem)
+		chunk += GEMM_SKINNY_K;
+	return chunk;
+}
+
+/* Packed weights: up to PACKED_M rows in a block.  Only few rows split K. */
+static void gemm_packed(struct cuda_ctx *c, struct gemm_args *a)
+{
+	static const enum cuda_kernel of[] = {
+		CUDA_k_gemm_packed8, CUDA_k_gemm_packed16, CUDA_k_gemm_packed32,
+		CUDA_k_gemm_packed64,
+	};
+	const u32 rows = min(a->m, PACKED_M);
+	const enum cuda_kernel k = of[rows <= 8 ? 0 : rows <= 16 ? 1 :
+				      rows <= 32 ? 2 : 3];
+	struct gemm_packed_args g = { .p = cuda_packed(a->dtype, a->k) };
+	struct gemm_skinny_args *s = &g.s;
+
+	number_blocks(a, GEMM_SKINNY_N);
+	s->g = *a;
+	s->range = a->m <= PACKED_M ?
+		   cuda_gemm_range(a->nr_blocks, a->k, c->sms) :
+		   ALIGN_UP(max(a->k, 1u), GEMM_SKINNY_K);
+	s->ticket = c->gemm->ticket;
+	s->chunk = packed_chunk(rows, s->range, &g.p, smem_of[k]);
+	s->splits = DIV_ROUND_UP(max(a->k, 1u), s->range);
+	if (s->splits > 1)
+		s->partial = cuda_scratch(c, (u64)s->splits * PACKED_M *
+					     a->nr_blocks * GEMM_SKINNY_N *
+					     sizeof(float));
+	if (s->splits > 1 && !s->partial)
+		return;
+	cuda_launch(c, k, (struct cuda_grid){
+		a->nr_blocks, s->splits, DIV_ROUND_UP(a->m, PACKED_M), 128,
+		packed_smem(rows, s->chunk, &g.p),
+	}, &g);
+}
+
 static u32 elementwise_blocks(struct cuda_ctx *c, u64 n)
 {
 	return min(DIV_ROUND_UP(n, (u64)256), (u64)c->sms * NARROW_BLOCKS);
@@ -322,7 +377,9 @@ static void gemm_parts(struct cuda_ctx *c, const float *x, u64 x_ld,
 	struct gemm_args a = args_of(c, x, x_ld ? x_ld : out->w->cols, out, nr,
 				     m);
 
-	if (c->exact || a.dtype != KERN_BF16 || (m <= SKINNY_FEW && !a.w_vec))
+	if (out->w->packed)
+		gemm_packed(c, &a);
+	else if (c->exact || a.dtype != KERN_BF16 || (m <= SKINNY_FEW && !a.w_vec))
 		gemm_exact(c, &a);
 	else if (m <= SKINNY_FEW)
 		gemm_skinny(c, &a);
@@ -340,7 +397,8 @@ void cuda_gemm_many(struct kern_ctx *ctx, const float *x, u64 x_ld,
 	for (i = 0; i < nr; i += n) {
 		n = 1;
 		while (n < GEMM_PARTS && i + n < nr &&
-		       out[i + n].w->dtype == out[i].w->dtype)
+		       out[i + n].w->dtype == out[i].w->dtype &&
+		       out[i + n].w->packed == out[i].w->packed)
 			n++;
 		gemm_parts(cuda_of(ctx), x, x_ld, out + i, n, m);
 	}

@@ -16,9 +16,8 @@
  * and the block that takes the last ticket adds them up in the order of the ranges,
  * so the order in which blocks end does not matter.
  */
-#include "kernels/cuda/gemm_dev.cuh"
+#include "kernels/cuda/gemm_split.cuh"
 
-static constexpr u32 THREADS = 128;
 static constexpr u32 STEPS = GEMM_SKINNY_K / 32;
 /* Empty words after a row of x: two rows 16 banks apart. */
 static constexpr u32 X_PAD = 16;
@@ -96,85 +95,6 @@ DEVICE void batch_multiply(const struct batch &b, S &xs, u32 pitch, u32 c,
 	}
 }
 
-/* Row of x, and row of the block's W, of sum (@j, @i) of a thread. */
-DEVICE u32 sum_m(u32 j, u32 i)
-{
-	return 8 * j + thread_lane() % 4 * 2 + i % 2;
-}
-
-DEVICE u32 sum_n(u32 i)
-{
-	return thread_warp() * 16 + thread_lane() / 4 + i / 2 * 8;
-}
-
-/* Is this the last block of its splits?  If so it sees the sums of all of them. */
-template <class S>
-DEVICE bool last_of_splits(const struct gemm_skinny_args &a, S &last)
-{
-	u32 seen;
-
-	fence_device();
-	__syncthreads();
-	if (!threadIdx.x) {
-		seen = atomicAdd(&a.ticket[blockIdx.x], 1u);
-		last[0] = seen == a.splits - 1;
-		if (seen == a.splits - 1)
-			a.ticket[blockIdx.x] = 0;
-	}
-	__syncthreads();
-	fence_device();
-	return last[0];
-}
-
-/* Add up the sums of the ranges, in order. */
-DEVICE void add_splits(const struct gemm_skinny_args &a,
-		       const struct gemm_part &p)
-{
-	const u64 pitch = (u64)a.g.nr_blocks * GEMM_SKINNY_N;
-	const u32 n0 = (blockIdx.x - p.first) * GEMM_SKINNY_N;
-	u32 i, m, n, z;
-
-	for (i = threadIdx.x; i < a.g.m * GEMM_SKINNY_N; i += THREADS) {
-		const float *from = a.partial +
-				    (u64)blockIdx.x * GEMM_SKINNY_N;
-		float v = 0.0f;
-
-		m = i / GEMM_SKINNY_N;
-		n = i % GEMM_SKINNY_N;
-#pragma unroll 4
-		for (z = 0; z < a.splits; z++)
-			v += from[((u64)z * a.g.m + m) * pitch + n];
-		if (n0 + n < p.n)
-			gemm_result(p, a.g.settle, m, n0 + n, v);
-	}
-}
-
-template <int NB>
-DEVICE void put_sums(const struct gemm_skinny_args &a,
-		     const struct gemm_part &p, const float (&sum)[NB][4])
-{
-	const u64 pitch = (u64)a.g.nr_blocks * GEMM_SKINNY_N;
-	const u32 n0 = (blockIdx.x - p.first) * GEMM_SKINNY_N;
-	u32 i, j, m, n;
-
-#pragma unroll
-	for (j = 0; j < NB; j++)
-#pragma unroll
-		for (i = 0; i < 4; i++) {
-			m = sum_m(j, i);
-			n = sum_n(i);
-			if (m >= a.g.m)
-				continue;
-			if (a.splits > 1)
-				a.partial[((u64)blockIdx.y * a.g.m + m) *
-					  pitch + (u64)blockIdx.x *
-					  GEMM_SKINNY_N + n] = sum[j][i];
-			else if (n0 + n < p.n)
-				gemm_result(p, a.g.settle, m, n0 + n,
-					    sum[j][i]);
-		}
-}
-
 /* Sum up the block's range of K. */
 template <int NB, class S>
 DEVICE void sum_range(const struct gemm_skinny_args &a,
@@ -213,7 +133,7 @@ DEVICE void skinny(const struct gemm_skinny_args &a)
 	float sum[NB][4] = {};
 
 	sum_range<NB>(a, p, xs, sum);
-	put_sums<NB>(a, p, sum);
+	put_sums<NB>(a, p, 0, a.g.m, sum);
 	if (a.splits > 1 && last_of_splits(a, last))
 		add_splits(a, p);
 }

@@ -399,6 +399,13 @@ void cuda_gemm(struct kern_ctx *ctx, const float *x, u64 x_ld,
 void cuda_gemm_many(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		    const struct kern_gemm_out *out, u32 nr, u32 m);
 
+/* pack.c: pack_bytes() and pack() of fast mode, on the device */
+size_t cuda_pack_bytes(const struct kern_weight *w);
+void cuda_pack(struct kern_ctx *ctx, struct kern_weight *w, void *to);
+
+/* The layout of a packed matrix. */
+struct dev_packed cuda_packed(enum kern_dtype type, u32 cols);
+
 /* Columns of K for each block of k_gemm_skinny*: all of K or a part. */
 u32 cuda_gemm_range(u32 blocks, u32 k, u32 sms);
 

@@ -83,6 +83,11 @@
 	x(k_gemm_exact_tile, 0)						\
 	x(k_gemm_skinny8, 34816)					\
 	x(k_gemm_skinny16, 34816)					\
+	x(k_gemm_packed8, 45056)					\
+	x(k_gemm_packed16, 45056)					\
+	x(k_gemm_packed32, 45056)					\
+	x(k_gemm_packed64, 45056)					\
+	x(k_gemm_pack, 0)						\
 	x(k_gemm_tile, 81920)						\
 	x(k_gemm_narrow, 0)						\
 	x(k_gemm_finish, 0)

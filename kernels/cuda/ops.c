@@ -94,5 +94,7 @@ const struct kern_ops kern_ops_cuda_fast = {
 	.name		= "cuda-fast",
 	.mode		= KERN_MODE_FAST,
 	.open		= open_fast,
+	.pack_bytes	= cuda_pack_bytes,
+	.pack		= cuda_pack,
 	CUDA_OPS,
 };

@@ -294,17 +294,24 @@ void head_take(struct model *model, const struct head_out *out, u32 at, u32 n);
 
 /* ---- upload.c ---- */
 
-/* Bytes that weights_upload() needs; @types as for weights_bind(). */
+/**
+ * weights_upload_cost() - bytes that weights_upload() needs
+ * @ops:    of the device
+ * @pack:   as for weights_upload()
+ * @packed: gets the bytes of packed matrices, which are part of the result
+ */
 u64 weights_upload_cost(struct model_weights *w, struct ckpt *c,
-			const struct model_config *cfg, u32 types);
+			const struct model_config *cfg, const struct kern_ops *ops,
+			bool pack, u64 *packed);
 
 /**
  * weights_upload() - put all parameters into the device's memory
  * @model: bound, its context open
+ * @pack:  pack the matrices that the kernels can pack
  *
  * Return: 0, -ENOMEM, or a failure of the device.
  */
-int __must_check weights_upload(struct model *model);
+int __must_check weights_upload(struct model *model, bool pack);
 
 /* null.c: kernels that compute nothing */
 static inline bool model_is_null(const struct model *model)

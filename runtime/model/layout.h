@@ -227,6 +227,13 @@ enum kern_dtype weight_type(const struct st_tensor *t);
 bool weight_in_place(const struct weight_at *at, const struct st_tensor *t,
 		     u32 types);
 
+/* Is it the matrix of the embedding? */
+bool weight_is_embed(const struct weight_at *at);
+
+/* Do products read the matrix, in a type that @ops can pack? */
+bool weight_is_packed(const struct weight_at *at, const struct st_tensor *t,
+		      const struct model_config *cfg, const struct kern_ops *ops);
+
 /* Type of matrix @t in use: its own, or that of its copy. */
 enum kern_dtype weight_type_used(const struct weight_at *at,
 				 const struct st_tensor *t, u32 types);

@@ -266,11 +266,14 @@ static int model_check_kv(const struct model *m, const struct model_opts *o,
 }
 
 /* Put the weights into the memory of the device. */
-static int model_upload(struct model *m, struct model_error *err)
+static int model_upload(struct model *m, const struct model_opts *o,
+			struct model_error *err)
 {
-	const u64 bytes = weights_upload_cost(&m->w, m->ckpt, &m->cfg,
-					      m->ops->weight_types);
-	int ret = m->judged ? 0 : weights_upload(m);
+	const bool pack = m->ops->pack && o->weights != MODEL_WEIGHTS_MAPPED;
+	u64 packed;
+	const u64 bytes = weights_upload_cost(&m->w, m->ckpt, &m->cfg, m->ops,
+					      pack, &packed);
+	int ret = m->judged ? 0 : weights_upload(m, pack);
 
 	if (ret == -ENOMEM)
 		return model_fail(err, ret, "%s: %llu MB of weights do not fit "
@@ -284,6 +287,7 @@ static int model_upload(struct model *m, struct model_error *err)
 		return model_fail(err, ret, "%s: %s", m->dir,
 				  m->ops->failure(m->ctx));
 	m->info.device_bytes = bytes + m->work.bytes;
+	m->info.packed_bytes = packed;
 	m->info.copy_bytes = 0;
 	m->info.mapped_bytes = 0;
 	return 0;
@@ -308,7 +312,8 @@ static int model_pack(struct model *m, const struct model_opts *o,
 	const struct kern_ops *ops = m->ops;
 	struct weight_cost cost = { 0 };
 
-	if (ops && ops->pack)
+	/* A device packs in its own memory: see model_upload(). */
+	if (ops && ops->pack && !model_on_device(m))
 		cost = weights_pack_cost(&m->w, m->ckpt, &m->cfg, ops);
 	else if (o->weights == MODEL_WEIGHTS_PACKED)
 		return model_fail(err, -EINVAL, "%s: kernel \"%.40s\" packs no "
@@ -450,7 +455,7 @@ static int model_build(struct model *m, const struct model_opts *o,
 				  (unsigned long long)(m->work.bytes >> 20));
 	m->info.work_bytes = m->work.bytes + m->work.host_bytes;
 	ret = model_pack(m, o, err);
-	return ret || !model_on_device(m) ? ret : model_upload(m, err);
+	return ret || !model_on_device(m) ? ret : model_upload(m, o, err);
 }
 
 int model_load(const char *dir, const struct model_opts *opts,

@@ -34,24 +34,26 @@ struct packer {
 	struct weight_cost		cost;
 };
 
-static bool pack_is_embed(const struct weight_at *at)
+bool weight_is_embed(const struct weight_at *at)
 {
 	return at->layer == WEIGHT_TOP &&
 	       at->spec->offset == offsetof(struct model_weights, embed);
 }
 
-/* Do products read the matrix, in a type that can be packed? */
-static bool pack_wanted(const struct packer *p, const struct weight_at *at,
-			const struct st_tensor *t)
+bool weight_is_packed(const struct weight_at *at, const struct st_tensor *t,
+		      const struct model_config *cfg, const struct kern_ops *ops)
 {
 	const struct kern_weight w = {
-		.dtype = weight_type_used(at, t, p->ops->weight_types),
+		.dtype = weight_type_used(at, t, ops->weight_types),
 		.rows = at->rows, .cols = at->cols,
 	};
 
-	if (!at->cols || at->spec->how == HOW_KV_B || !p->ops->pack_bytes(&w))
+	/* The matrices of latent attention are used a head at a time. */
+	if (!at->cols || at->spec->how == HOW_KV_B ||
+	    at->spec->cols == DIM_NOPE || at->spec->cols == DIM_RANK ||
+	    !ops->pack_bytes(&w))
 		return false;
-	if (at->layer != WEIGHT_TOP || (pack_is_embed(at) && p->cfg->tied))
+	if (at->layer != WEIGHT_TOP || (weight_is_embed(at) && cfg->tied))
 		return true;
 	return at->spec->offset == offsetof(struct model_weights, head);
 }
@@ -65,7 +67,7 @@ static struct kern_weight *pack_place(struct packer *p, const struct weight_at *
 {
 	struct kern_weight *place = weight_place_of(p->w, at, i, part);
 
-	if (!pack_is_embed(at) || !kern_is_blocks(place->dtype))
+	if (!weight_is_embed(at) || !kern_is_blocks(place->dtype))
 		return place;
 	p->w->head = *place;
 	return &p->w->head;
@@ -102,10 +104,10 @@ static int pack_tensor(void *arg, const struct weight_at *at)
 	bool stays;
 	u32 i, j;
 
-	if (!pack_wanted(p, at, t))
+	if (!weight_is_packed(at, t, p->cfg, p->ops))
 		return 0;
 	type = weight_type_used(at, t, p->ops->weight_types);
-	stays = pack_is_embed(at) && kern_is_blocks(type);
+	stays = weight_is_embed(at) && kern_is_blocks(type);
 	p->cost.blocks |= kern_is_blocks(type);
 	first = weight_place_of(p->w, at, 0, &parts[0]);
 	if (p->to)

@@ -94,6 +94,23 @@ DEVICE u32 bf16_pair(float lo, float hi)
 	return shim_to_bf16(hi) << 16 | shim_to_bf16(lo);
 }
 
+DEVICE float shim_half(u32 pair, u32 i)
+{
+	return bits_float(i ? pair & 0xffff0000u : pair << 16);
+}
+
+DEVICE u32 bf16_pair_sub(u32 a, u32 b)
+{
+	return bf16_pair(shim_half(a, 0) - shim_half(b, 0),
+			 shim_half(a, 1) - shim_half(b, 1));
+}
+
+DEVICE u32 bf16_pair_mul(u32 a, u32 b)
+{
+	return bf16_pair(shim_half(a, 0) * shim_half(b, 0),
+			 shim_half(a, 1) * shim_half(b, 1));
+}
+
 DEVICE u32 f16_pair(float lo, float hi)
 {
 	return shim_to_f16(hi) << 16 | shim_to_f16(lo);

@@ -4,7 +4,8 @@
  *
  * Groups: block_groups.h, which device code includes, gives the numbers of kern_dequant()
  * for any bytes.  Exact mode: products and embeddings with weights in blocks have the bits
- * of the same numbers in f32, in every kernel, at odd addresses.
+ * of the same numbers in f32, in every kernel, at odd addresses.  Fast mode: products with
+ * packed weights of every type are near; where x is bf16 already, only sums differ.
  */
 #include "block_draw.h"
 #include "cuda_gemm_fixture.h"
@@ -246,6 +247,186 @@ START_TEST(test_embed)
 }
 END_TEST
 
+/* ------------------------------------------------------- packed, fast mode */
+
+/* Room behind the packed weights, which pack() must leave alone. */
+#define BEHIND	64u
+
+/* @w on the device, packed there; @to gets the place to free. */
+static struct kern_weight packed_put(struct gpu *g, const struct kern_weight *w, void **to)
+{
+	const size_t bytes = g->ops->pack_bytes(w);
+	u8 *fill = malloc(bytes + BEHIND), *back = malloc(bytes + BEHIND);
+	struct kern_weight d = *w;
+	const void *raw;
+	u32 i;
+
+	ck_assert_uint_gt(bytes, 0);
+	memset(fill, 0xff, bytes + BEHIND);
+	*to = gpu_put(g, fill, bytes + BEHIND, 0);
+	raw = gpu_put(g, w->data, w->rows * kern_row_bytes(w->dtype, w->cols), 1);
+	d.data = raw;
+	g->ops->pack(g->ctx, &d, *to);
+	ck_assert(d.packed && d.data == *to && !g->ops->pack_bytes(&d));
+	ck_assert_int_eq(g->ops->mem_get(g->ctx, back, *to, bytes + BEHIND), 0);
+	for (i = 0; i < BEHIND; i++)
+		ck_assert_uint_eq(back[bytes + i], 0xff);
+	gpu_drop(g, raw, 1);
+	free(fill);
+	free(back);
+	return d;
+}
+
+/*
+ * x of bf16 is not rounded, so only sums of f32 differ.  Sums of codes and of minima are
+ * apart, so the bound has the largest number of the row.  W4 has scales of 16 bits.
+ */
+static double packed_bound(const struct kern_weight *w, u32 i, u32 n, bool narrow)
+{
+	double sum = fabs((double)bias[n]), all = sum, top = 0, t;
+	u32 k;
+
+	for (k = 0; k < w->cols; k++) {
+		t = fabs((double)numbers[n * w->cols + k]);
+		top = fmax(top, t);
+		sum += t * fabs((double)x[i * w->cols + k]);
+		all += fabs((double)x[i * w->cols + k]);
+	}
+	return (narrow ? 0x1p-16 : KERN_TOL_FAST) * sum + 4 * KERN_TOL * (all * top + sum);
+}
+
+static void packed_close(const struct kern_weight *w, u32 m, const float *y, bool narrow)
+{
+	double sum;
+	u32 i, n, k;
+
+	for (i = 0; i < m; i++) {
+		for (n = 0; n < w->rows; n++) {
+			sum = bias[n];
+			for (k = 0; k < w->cols; k++)
+				sum += (double)x[i * w->cols + k] *
+				       numbers[n * w->cols + k];
+			ck_assert_msg(fabs(y[i * w->rows + n] - sum) <=
+				      packed_bound(w, i, n, narrow),
+				      "%s: %u rows of x, %u by %u: (%u, %u) is %g, not %g",
+				      kern_dtype_name(w->dtype), m, w->rows, w->cols, i,
+				      n, (double)y[i * w->rows + n], sum);
+		}
+	}
+}
+
+static void try_packed(struct gpu *g, enum kern_dtype t, u32 m, u32 rows, u32 cols,
+		       bool narrow)
+{
+	const struct kern_weight w = weight_draw(t, rows, cols);
+	const u64 bytes = (u64)m * rows * 4;
+	float *dx, *db, *dy;
+	struct kern_weight d;
+	void *to;
+	u32 i;
+
+	for (i = 0; narrow && i < m * cols; i++)
+		x[i] = bf16_to(bf16_of(x[i]));
+	d = packed_put(g, &w, &to);
+	dx = gpu_put(g, x, (u64)m * cols * 4, 0);
+	db = gpu_put(g, bias, rows * 4ull, 0);
+	memset(got, 0xff, sizeof(got));
+	dy = gpu_put(g, got, bytes + 4, 0);
+	g->ops->gemm(g->ctx, dx, 0, &d, db, m, dy, 0);
+	ck_assert_int_eq(g->ops->mem_get(g->ctx, got, dy, bytes + 4), 0);
+	ck_assert_msg(isnan(got[m * rows]), "written behind y");
+	packed_close(&w, m, got, narrow);
+	g->ops->gemm(g->ctx, dx, 0, &d, db, m, dy, 0);
+	ck_assert_int_eq(g->ops->mem_get(g->ctx, want, dy, bytes), 0);
+	ck_assert_msg(!memcmp(got, want, bytes), "other bits the second time");
+	gpu_drop(g, to, 0);
+	gpu_drop(g, dx, 0);
+	gpu_drop(g, db, 0);
+	gpu_drop(g, dy, 0);
+}
+
+START_TEST(test_packed)
+{
+	const enum kern_dtype t = KERN_FIRST_BLOCKS + _i;
+	const u32 elems = kern_block_elems(t), long_k = ALIGN_UP(1100u, elems);
+	struct gpu g = gpu_open("cuda-fast");
+	struct cuda_ctx *c = cuda_of(g.ctx);
+	const struct kern_weight w = { .dtype = t, .rows = 1, .cols = elems };
+
+	if (!g.ops->pack_bytes(&w)) {
+		ck_assert_int_eq(t, KERN_Q2_K);
+		gpu_close(&g);
+		return;
+	}
+	c->sms = 132;
+	try_packed(&g, t, 1, 70, long_k, true);
+	try_packed(&g, t, 3, 1, elems, false);
+	try_packed(&g, t, 11, 130, elems * 2, true);
+	c->sms = 1;
+	try_packed(&g, t, 20, 17, long_k, false);
+	try_packed(&g, t, 64, 16, elems * 2, true);
+	try_packed(&g, t, 67, 65, elems, true);
+	gpu_close(&g);
+}
+END_TEST
+
+/* More columns of x than shared memory has room for: 64 rows, several chunks. */
+START_TEST(test_packed_chunks)
+{
+	struct gpu g = gpu_open("cuda-fast");
+
+	cuda_of(g.ctx)->sms = 1;
+	try_packed(&g, KERN_W4_128, 64, 20, 1280, true);
+	try_packed(&g, KERN_Q6_K, 40, 20, 1280, true);
+	gpu_close(&g);
+}
+END_TEST
+
+/* Elements and scales that are no numbers spoil their own row alone. */
+START_TEST(test_packed_nan)
+{
+	static const enum kern_dtype types[] = { KERN_F8_128, KERN_Q4_K, KERN_W4_32 };
+	struct gpu g = gpu_open("cuda-fast");
+	const float nan = NAN;
+	const u16 half = 0x7e00;
+	struct kern_weight w, d;
+	float *dx, *dy;
+	void *to;
+	u32 i, n;
+
+	for (i = 0; i < ARRAY_SIZE(types); i++) {
+		w = weight_draw(types[i], 20, 256);
+		if (types[i] == KERN_F8_128)
+			data[9 * kern_row_bytes(types[i], 256) + 40] = 0xff;
+		else
+			memcpy(data + 9 * kern_row_bytes(types[i], 256),
+			       types[i] == KERN_Q4_K ? (const void *)&half : &nan,
+			       types[i] == KERN_Q4_K ? 2 : 4);
+		d = packed_put(&g, &w, &to);
+		dx = gpu_put(&g, x, 2 * 256 * 4, 0);
+		dy = gpu_put(&g, got, 2 * 20 * 4, 0);
+		g.ops->gemm(g.ctx, dx, 0, &d, NULL, 2, dy, 0);
+		ck_assert_int_eq(g.ops->mem_get(g.ctx, got, dy, 2 * 20 * 4), 0);
+		for (n = 0; n < 40; n++)
+			ck_assert_int_eq(isnan(got[n]), n % 20 == 9);
+		gpu_drop(&g, to, 0);
+		gpu_drop(&g, dx, 0);
+		gpu_drop(&g, dy, 0);
+	}
+	gpu_close(&g);
+}
+END_TEST
+
+/* Exact mode packs nothing; fast mode nothing but blocks. */
+START_TEST(test_packs)
+{
+	const struct kern_weight plain = { .dtype = KERN_BF16, .rows = 16, .cols = 64 };
+
+	ck_assert(!kern_get("cuda")->pack_bytes && !kern_get("cuda")->pack);
+	ck_assert_uint_eq(kern_get("cuda-fast")->pack_bytes(&plain), 0);
+}
+END_TEST
+
 int main(void)
 {
 	const int types = NR_KERN_DTYPES - KERN_FIRST_BLOCKS;
@@ -262,6 +443,10 @@ int main(void)
 	tcase_add_test(t, test_fast_is_exact);
 	tcase_add_test(t, test_many);
 	tcase_add_loop_test(t, test_embed, 0, types);
+	tcase_add_loop_test(t, test_packed, 0, types);
+	tcase_add_test(t, test_packed_chunks);
+	tcase_add_test(t, test_packed_nan);
+	tcase_add_test(t, test_packs);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
