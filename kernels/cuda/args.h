@@ -627,6 +627,15 @@ struct k_gemm_pack_args {
 	u32			k;
 };
 
+/* to[@n][@k] = packed W in bf16 */
+struct k_gemm_unpack_args {
+	const u8		*w;
+	u32			*to;
+	struct dev_packed	p;
+	u32			n;
+	u32			k;
+};
+
 struct k_gemm_tile_args { struct gemm_args g; };
 
 /* to[m][to_ld] = x[m][k] in bf16, zeros from column k on. */

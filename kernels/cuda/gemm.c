@@ -30,6 +30,14 @@
 /* Blocks on a multiprocessor that keep it reading all the time. */
 #define SKINNY_BLOCKS	4u
 
+/*
+ * More rows of x with packed weights are cuBLASLt's: it is faster than mma.sync by more
+ * than the time to write W in bf16 and to read it again.  An estimate, not measured.
+ */
+#define UNPACK_ROWS	512u
+/* Most memory for W in bf16; larger matrices stay packed. */
+#define UNPACK_BYTES	(256ull << 20)
+
 #define NARROW_BLOCKS	8u	/* on a multiprocessor, of 256 threads */
 
 /**
@@ -309,23 +317,27 @@ static u32 elementwise_blocks(struct cuda_ctx *c, u64 n)
 	return min(DIV_ROUND_UP(n, (u64)256), (u64)c->sms * NARROW_BLOCKS);
 }
 
-/* Round x to bf16, rows padded with zeros; @a takes that x then. */
-static bool narrow(struct cuda_ctx *c, struct gemm_args *a)
+/*
+ * Round x to bf16, rows padded with zeros; @a takes that x then.  Return: @more bytes of
+ * scratch behind it; NULL after a failure.
+ */
+static void *narrow(struct cuda_ctx *c, struct gemm_args *a, u64 more)
 {
 	const u32 ld = ALIGN_UP(a->k, 8u);
+	const u64 bytes = ALIGN_UP((u64)a->m * ld * sizeof(u16), 256ull);
 	struct k_gemm_narrow_args n = {
 		.x = a->x, .x_ld = a->x_ld, .to_ld = ld, .m = a->m, .k = a->k,
-		.to = cuda_scratch(c, (u64)a->m * ld * sizeof(u16)),
+		.to = cuda_scratch(c, bytes + more),
 	};
 
 	if (!n.to)
-		return false;
+		return NULL;
 	cuda_launch(c, CUDA_k_gemm_narrow, (struct cuda_grid){
 		elementwise_blocks(c, (u64)a->m * ld / 2), 1, 1, 256, 0,
 	}, &n);
 	a->x = n.to;
 	a->x_ld = ld;
-	return true;
+	return (u8 *)n.to + bytes;
 }
 
 /* One part by the library, with x in bf16; then the bias and the rounding. */
@@ -351,12 +363,21 @@ static bool part_by_lt(struct cuda_ctx *c, const struct gemm_args *a,
 	return true;
 }
 
+static void launch_tile(struct cuda_ctx *c, struct gemm_args *a)
+{
+	number_blocks(a, GEMM_TILE_N);
+	cuda_launch(c, CUDA_k_gemm_tile, (struct cuda_grid){
+		DIV_ROUND_UP(a->m, GEMM_TILE_M), a->nr_blocks, 1, 256,
+		smem_of[CUDA_k_gemm_tile],
+	}, a);
+}
+
 /* The library takes the parts that it can; one launch of ours takes the rest. */
 static void gemm_long(struct cuda_ctx *c, struct gemm_args *a)
 {
 	u32 i, left = 0;
 
-	if (!narrow(c, a))
+	if (!narrow(c, a, 0))
 		return;
 	for (i = 0; i < a->nr_parts; i++)
 		if (!part_by_lt(c, a, &a->part[i]))
@@ -364,11 +385,46 @@ static void gemm_long(struct cuda_ctx *c, struct gemm_args *a)
 	a->nr_parts = left;
 	if (!left)
 		return;
-	number_blocks(a, GEMM_TILE_N);
-	cuda_launch(c, CUDA_k_gemm_tile, (struct cuda_grid){
-		DIV_ROUND_UP(a->m, GEMM_TILE_M), a->nr_blocks, 1, 256,
-		smem_of[CUDA_k_gemm_tile],
-	}, a);
+	launch_tile(c, a);
+}
+
+/* Does cuBLASLt get packed weights in bf16? */
+static bool wants_unpacked(struct cuda_ctx *c, const struct gemm_args *a)
+{
+	u32 i;
+
+	for (i = 0; i < a->nr_parts; i++)
+		if ((u64)a->part[i].n * a->k * sizeof(u16) > UNPACK_BYTES)
+			return false;
+	return c->gemm->lt && a->m > UNPACK_ROWS;
+}
+
+/* One part after the other, since they share the memory of W in bf16. */
+static void gemm_unpacked(struct cuda_ctx *c, struct gemm_args *a)
+{
+	struct k_gemm_unpack_args u = {
+		.p = cuda_packed(a->dtype, a->k), .k = a->k,
+	};
+	struct gemm_args one;
+	u32 i, most = 0;
+
+	for (i = 0; i < a->nr_parts; i++)
+		most = max(most, a->part[i].n);
+	u.to = narrow(c, a, (u64)most * a->k * sizeof(u16));
+	for (i = 0; i < a->nr_parts && u.to; i++) {
+		u.w = a->part[i].w;
+		u.n = a->part[i].n;
+		cuda_launch(c, CUDA_k_gemm_unpack, (struct cuda_grid){
+			elementwise_blocks(c, (u64)u.n * u.k / 32), 1, 1, 256, 0,
+		}, &u);
+		one = *a;
+		one.part[0] = a->part[i];
+		one.part[0].w = u.to;
+		one.nr_parts = 1;
+		one.w_vec = true;
+		if (!part_by_lt(c, &one, &one.part[0]))
+			launch_tile(c, &one);
+	}
 }
 
 static void gemm_parts(struct cuda_ctx *c, const float *x, u64 x_ld,
@@ -377,7 +433,9 @@ static void gemm_parts(struct cuda_ctx *c, const float *x, u64 x_ld,
 	struct gemm_args a = args_of(c, x, x_ld ? x_ld : out->w->cols, out, nr,
 				     m);
 
-	if (out->w->packed)
+	if (out->w->packed && wants_unpacked(c, &a))
+		gemm_unpacked(c, &a);
+	else if (out->w->packed)
 		gemm_packed(c, &a);
 	else if (c->exact || a.dtype != KERN_BF16 || (m <= SKINNY_FEW && !a.w_vec))
 		gemm_exact(c, &a);

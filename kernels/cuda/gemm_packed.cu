@@ -17,50 +17,6 @@
 /* Empty words after a row of x: two rows 16 banks apart. */
 static constexpr u32 X_PAD = 16;
 
-/* A unit as it is in memory: a lane's codes, and scales of its two rows. */
-template <int CODES>
-struct unit {
-	quad	code[CODES < PACKED_S8 ? 1 : 2];
-	u32	scale[4][2];
-};
-
-template <int CODES>
-DEVICE void unit_load(struct unit<CODES> &u, const struct dev_packed &p,
-		      const u8 *from)
-{
-	const u32 *scale = (const u32 *)(from + packed_code_bytes(p)) +
-			   thread_lane() / 4 * 2 * packed_words(p);
-	u32 i;
-
-	u.code[0] = gl_stream16(from + 16 * thread_lane());
-	if (CODES >= PACKED_S8)
-		u.code[CODES >= PACKED_S8] =
-			gl_stream16(from + 512 + 16 * thread_lane());
-#pragma unroll
-	for (i = 0; i < 4; i++) {
-		u.scale[i][0] = i < packed_words(p) ? scale[2 * i] : 0;
-		u.scale[i][1] = i < packed_words(p) ? scale[2 * i + 1] : 0;
-	}
-}
-
-/* The first factor of multiplication @j of a unit. */
-template <int CODES>
-DEVICE void unit_codes(const struct unit<CODES> &u, u32 j, u32 zero,
-		       u32 (&a)[4])
-{
-	u32 r;
-
-#pragma unroll
-	for (r = 0; r < 4; r++) {
-		if (CODES < PACKED_S8)
-			a[r] = packed_nibbles<CODES>(u.code[0].w[j], r, zero);
-		else
-			a[r] = packed_bytes<CODES>(u.code[j / 2 % 2 *
-							  (CODES >= PACKED_S8)].
-						   w[j % 2 * 2 + r / 2], r % 2);
-	}
-}
-
 /* The rows of x of this block. */
 struct rows {
 	u32	first;
@@ -167,16 +123,11 @@ DEVICE void unit_multiply(const struct gemm_packed_args &a, const struct rows &r
 		if ((j + 1) * 16 % a.p.group)
 			continue;
 		const u32 i = j * 16 / a.p.group;
-		const u32 word = a.p.scale == PACKED_SUPER ? 1 : i;
 		struct packed_scales s[2];
 
 #pragma unroll
 		for (h = 0; h < 2; h++)
-			s[h] = packed_scale_of(a.p.scale, u.scale[0][h],
-					       word == 0 ? u.scale[0][h] :
-					       word == 1 ? u.scale[1][h] :
-					       word == 2 ? u.scale[2][h] :
-							   u.scale[3][h], i);
+			s[h] = unit_scale<CODES>(u, a.p, i, h);
 		group_ends<NB>(s, xs, sums + (c / a.p.group + i) * 8 * NB, less,
 			       acc, sum);
 	}

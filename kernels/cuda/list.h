@@ -88,6 +88,7 @@
 	x(k_gemm_packed32, 45056)					\
 	x(k_gemm_packed64, 45056)					\
 	x(k_gemm_pack, 0)						\
+	x(k_gemm_unpack, 0)						\
 	x(k_gemm_tile, 81920)						\
 	x(k_gemm_narrow, 0)						\
 	x(k_gemm_finish, 0)

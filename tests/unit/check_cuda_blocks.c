@@ -10,6 +10,8 @@
 #include "block_draw.h"
 #include "cuda_gemm_fixture.h"
 #include "kernels/block_groups.h"
+#include "kernels/cuda/blaslt.h"
+#include "tests/standin/sanitized.h"
 
 #define COLS_MAX	1280u
 #define ROWS_MAX	140u
@@ -315,6 +317,27 @@ static void packed_close(const struct kern_weight *w, u32 m, const float *y, boo
 	}
 }
 
+/* One row of x; W is rounded to bf16, too. */
+#define UNPACKED_M	521u
+
+static void unpacked_close(const struct kern_weight *w, const float *row, const float *y)
+{
+	double sum, scale, t;
+	u32 n, k;
+
+	for (n = 0; n < w->rows; n++) {
+		sum = scale = 0;
+		for (k = 0; k < w->cols; k++) {
+			t = (double)row[k] * numbers[n * w->cols + k];
+			sum += t;
+			scale += fabs(t);
+		}
+		ck_assert_msg(fabs(y[n] - sum) <= 2 * KERN_TOL_FAST * scale,
+			      "%s: output %u is %g, not %g",
+			      kern_dtype_name(w->dtype), n, (double)y[n], sum);
+	}
+}
+
 static void try_packed(struct gpu *g, enum kern_dtype t, u32 m, u32 rows, u32 cols,
 		       bool narrow)
 {
@@ -417,6 +440,47 @@ START_TEST(test_packed_nan)
 }
 END_TEST
 
+/* Many rows: cuBLASLt multiplies W in bf16, or our tiles do where it does not take N. */
+START_TEST(test_unpacked)
+{
+	static const enum kern_dtype types[] = {
+		KERN_Q4_K, KERN_MXFP4, KERN_Q6_K, KERN_F8_128, KERN_W4_64,
+	};
+	const struct kern_weight w = weight_draw(types[_i], 21 - _i % 2, 256);
+	u32 i, chosen, timed;
+	struct kern_weight d;
+	struct gpu g;
+	float *dx, *dy;
+	void *to;
+
+	if (standin_absent("test_unpacked"))
+		return;
+	unsetenv("KVMM_CUBLASLT");
+	standin_env("KVMM_CUBLASLT", "libcublasLt.so");
+	g = gpu_open("cuda-fast");
+	ck_assert_ptr_nonnull(cuda_gemm_lt(cuda_of(g.ctx)));
+	d = packed_put(&g, &w, &to);
+	dx = gpu_put(&g, x, sizeof(x), 0);
+	dy = gpu_put(&g, x, UNPACKED_M * w.rows * 4ull, 0);
+	for (i = 0; i < w.rows; i++)
+		bias[i] = 0;
+	/* Rows of x overlap, which makes more of them. */
+	g.ops->gemm(g.ctx, dx, 64, &d, NULL, UNPACKED_M, dy, 0);
+	for (i = 0; i < UNPACKED_M; i += 40) {
+		ck_assert_int_eq(g.ops->mem_get(g.ctx, got, dy + i * w.rows,
+						w.rows * 4), 0);
+		unpacked_close(&w, x + 64ull * i, got);
+	}
+	/* Rows of 20 results are multiples of 16 bytes. */
+	blaslt_count(cuda_gemm_lt(cuda_of(g.ctx)), &chosen, &timed);
+	ck_assert_uint_eq(chosen, _i % 2);
+	gpu_drop(&g, to, 0);
+	gpu_drop(&g, dx, 0);
+	gpu_drop(&g, dy, 0);
+	gpu_close(&g);
+}
+END_TEST
+
 /* Exact mode packs nothing; fast mode nothing but blocks. */
 START_TEST(test_packs)
 {
@@ -447,6 +511,7 @@ int main(void)
 	tcase_add_test(t, test_packed_chunks);
 	tcase_add_test(t, test_packed_nan);
 	tcase_add_test(t, test_packs);
+	tcase_add_loop_test(t, test_unpacked, 0, 5);
 	suite_add_tcase(s, t);
 	srunner_run_all(r, CK_ENV);
 	failed = srunner_ntests_failed(r);
