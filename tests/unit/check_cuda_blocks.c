@@ -141,21 +141,33 @@ static void try_bits(struct gpu *g, enum kern_dtype t, u32 m, u32 rows, bool man
 		      kern_dtype_name(t), m, rows, w.cols);
 }
 
+static void try_all_bits(struct gpu *g, enum kern_dtype t)
+{
+	struct cuda_ctx *c = cuda_of(g->ctx);
+
+	g->ops->settles(g->ctx, false);
+	try_bits(g, t, 1, 35, true, 3);
+	try_bits(g, t, 1, 1, false, 0);
+	try_bits(g, t, 6, 37, true, 1);
+	c->sms = 132;
+	try_bits(g, t, 18, 70, true, 0);
+	c->sms = 1;
+	try_bits(g, t, 66, 130, false, 2);
+	g->ops->settles(g->ctx, true);
+	try_bits(g, t, 20, 3, true, 2);
+}
+
+/* A quarter of the types, since each context takes time to open. */
+#define NR_QUARTER	((NR_KERN_DTYPES - KERN_FIRST_BLOCKS) / 4)
+_Static_assert((NR_KERN_DTYPES - KERN_FIRST_BLOCKS) % 4 == 0, "all types are tested");
+
 START_TEST(test_bits)
 {
-	const enum kern_dtype t = KERN_FIRST_BLOCKS + _i;
 	struct gpu g = gpu_open("cuda");
-	struct cuda_ctx *c = cuda_of(g.ctx);
+	u32 i;
 
-	try_bits(&g, t, 1, 35, true, 3);
-	try_bits(&g, t, 1, 1, false, 0);
-	try_bits(&g, t, 6, 37, true, 1);
-	c->sms = 132;
-	try_bits(&g, t, 18, 70, true, 0);
-	c->sms = 1;
-	try_bits(&g, t, 66, 130, false, 2);
-	g.ops->settles(g.ctx, true);
-	try_bits(&g, t, 20, 3, true, 2);
+	for (i = 0; i < NR_QUARTER; i++)
+		try_all_bits(&g, KERN_FIRST_BLOCKS + _i * NR_QUARTER + i);
 	gpu_close(&g);
 }
 END_TEST
@@ -240,11 +252,13 @@ static void try_embed(struct gpu *g, enum kern_dtype t, u32 shift, bool settle)
 
 START_TEST(test_embed)
 {
-	const enum kern_dtype t = KERN_FIRST_BLOCKS + _i;
 	struct gpu g = gpu_open("cuda");
+	u32 t;
 
-	try_embed(&g, t, 0, false);
-	try_embed(&g, t, 4, true);
+	for (t = KERN_FIRST_BLOCKS; t < NR_KERN_DTYPES; t++) {
+		try_embed(&g, t, 0, false);
+		try_embed(&g, t, 4, true);
+	}
 	gpu_close(&g);
 }
 END_TEST
@@ -368,27 +382,33 @@ static void try_packed(struct gpu *g, enum kern_dtype t, u32 m, u32 rows, u32 co
 	gpu_drop(g, dy, 0);
 }
 
-START_TEST(test_packed)
+static void try_all_packed(struct gpu *g, enum kern_dtype t)
 {
-	const enum kern_dtype t = KERN_FIRST_BLOCKS + _i;
 	const u32 elems = kern_block_elems(t), long_k = ALIGN_UP(1100u, elems);
-	struct gpu g = gpu_open("cuda-fast");
-	struct cuda_ctx *c = cuda_of(g.ctx);
 	const struct kern_weight w = { .dtype = t, .rows = 1, .cols = elems };
+	struct cuda_ctx *c = cuda_of(g->ctx);
 
-	if (!g.ops->pack_bytes(&w)) {
+	if (!g->ops->pack_bytes(&w)) {
 		ck_assert_int_eq(t, KERN_Q2_K);
-		gpu_close(&g);
 		return;
 	}
 	c->sms = 132;
-	try_packed(&g, t, 1, 70, long_k, true);
-	try_packed(&g, t, 3, 1, elems, false);
-	try_packed(&g, t, 11, 130, elems * 2, true);
+	try_packed(g, t, 1, 70, long_k, true);
+	try_packed(g, t, 3, 1, elems, false);
+	try_packed(g, t, 11, 130, elems * 2, true);
 	c->sms = 1;
-	try_packed(&g, t, 20, 17, long_k, false);
-	try_packed(&g, t, 64, 16, elems * 2, true);
-	try_packed(&g, t, 67, 65, elems, true);
+	try_packed(g, t, 20, 17, long_k, false);
+	try_packed(g, t, 64, 16, elems * 2, true);
+	try_packed(g, t, 67, 65, elems, true);
+}
+
+START_TEST(test_packed)
+{
+	struct gpu g = gpu_open("cuda-fast");
+	u32 i;
+
+	for (i = 0; i < NR_QUARTER; i++)
+		try_all_packed(&g, KERN_FIRST_BLOCKS + _i * NR_QUARTER + i);
 	gpu_close(&g);
 }
 END_TEST
@@ -503,11 +523,11 @@ int main(void)
 	tcase_set_tags(t, "unit kernels cuda");
 	tcase_set_timeout(t, 300);
 	tcase_add_loop_test(t, test_groups, 0, types);
-	tcase_add_loop_test(t, test_bits, 0, types);
+	tcase_add_loop_test(t, test_bits, 0, 4);
 	tcase_add_test(t, test_fast_is_exact);
 	tcase_add_test(t, test_many);
-	tcase_add_loop_test(t, test_embed, 0, types);
-	tcase_add_loop_test(t, test_packed, 0, types);
+	tcase_add_test(t, test_embed);
+	tcase_add_loop_test(t, test_packed, 0, 4);
 	tcase_add_test(t, test_packed_chunks);
 	tcase_add_test(t, test_packed_nan);
 	tcase_add_test(t, test_packs);
