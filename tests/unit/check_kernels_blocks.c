@@ -77,11 +77,11 @@ static void check_close(const struct kern_weight *w, u32 m, const char *variant)
 			for (k = 0; k < w->cols; k++)
 				scale += fabs((double)x[i * w->cols + k] *
 					      numbers[n * w->cols + k]);
-			ck_assert_msg(fabs((double)got[i * w->rows + n] -
-					   want[i * w->rows + n]) <=
-				      KERN_TOL * scale,
-				      "%s %s: row %u, column %u",
-				      kern_dtype_name(w->dtype), variant, i, n);
+			if (!(fabs((double)got[i * w->rows + n] -
+				   want[i * w->rows + n]) <= KERN_TOL * scale))
+				ck_abort_msg("%s %s: row %u, column %u",
+					     kern_dtype_name(w->dtype), variant,
+					     i, n);
 		}
 	}
 }
@@ -262,13 +262,12 @@ static void check_packed(const struct kern_ops *ops, enum kern_dtype t, u32 m,
 	ops->gemm(ctx, x, 0, &p, bias, m, got, 0);
 	for (i = 0; i < m; i++)
 		for (n = 0; n < rows; n++)
-			ck_assert_msg(fabs((double)got[i * rows + n] -
-					   want[i * rows + n]) <=
-				      ints_bound(&w, i, n),
-				      "%s %s: row %u, column %u: %g, not %g",
-				      kern_dtype_name(t), ops->variant, i, n,
-				      (double)got[i * rows + n],
-				      (double)want[i * rows + n]);
+			if (!(fabs((double)got[i * rows + n] -
+				   want[i * rows + n]) <= ints_bound(&w, i, n)))
+				ck_abort_msg("%s %s: row %u, column %u: %g, not %g",
+					     kern_dtype_name(t), ops->variant, i,
+					     n, (double)got[i * rows + n],
+					     (double)want[i * rows + n]);
 	/* The same bits alone. */
 	for (i = 0; i < m; i += 5) {
 		ops->gemm(NULL, x + (u64)i * cols, 0, &p, bias, 1, once, 0);
