@@ -147,7 +147,7 @@ START_TEST(test_foreign_common)
 {
 	static const char * const common[] = {
 		"enable-auto-tool-choice", "tool-call-parser",
-		"reasoning-parser", "guided-decoding-backend", "quantization",
+		"reasoning-parser", "guided-decoding-backend",
 	};
 	u32 i, n;
 
