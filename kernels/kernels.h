@@ -52,7 +52,7 @@
  *
  * On a device x is rounded to bf16 there, as for weights in bf16, and factors of the W4 types
  * to 16 bits of significand; products have KERN_TOL_FAST times the scale of gemm, and sums of
- * codes and of what a scale subtracts have 4 KERN_TOL of the scale with the row's largest |w|.
+ * codes and of minima have 4 KERN_TOL of the scale with the row's largest |w|.
  * Long batches may round w to bf16 as well: 2 KERN_TOL_FAST.
  *
  * Determinism (a promise of exact mode).  The bits of a row's result depend on

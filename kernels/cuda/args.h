@@ -571,7 +571,7 @@ struct k_gemm_skinny16_args { struct gemm_skinny_args s; };
 /* Most rows of x of a block of k_gemm_packed*. */
 #define PACKED_M	64u
 
-/* What a code is. */
+/* The kinds of codes. */
 enum packed_codes {
 	PACKED_U4,		/* an integer without a sign, less @zero */
 	PACKED_FP4,		/* twice e2m1 */
@@ -580,7 +580,7 @@ enum packed_codes {
 	NR_PACKED_CODES,
 };
 
-/* What the words of scales are. */
+/* The kinds of words with scales. */
 enum packed_scale {
 	PACKED_F32,		/* a factor in f32 */
 	PACKED_HALVES,		/* a factor and a number to add, in f16 */

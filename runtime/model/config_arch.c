@@ -47,7 +47,7 @@ static bool ends_with(const char *s, const char *end)
 	return len >= elen && !strcmp(s + len - elen, end);
 }
 
-/* What the model is, if it is no decoder of text alone; else NULL. */
+/* The kind of the model, if it is no decoder of text alone; else NULL. */
 static const char *arch_kind(struct mj_file *f, const char *arch)
 {
 	u32 i;

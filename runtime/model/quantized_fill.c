@@ -101,24 +101,6 @@ static void codes_read(const struct quant_make *m, u64 row, u32 nr, u8 *to)
 	}
 }
 
-static float number_at(const struct st_tensor *t, u64 i)
-{
-	u32 bits;
-	float f;
-	u16 h;
-
-	if (t->dtype == ST_F32) {
-		memcpy(&f, (const u8 *)t->data + i * 4, 4);
-		return f;
-	}
-	memcpy(&h, (const u8 *)t->data + i * 2, 2);
-	if (t->dtype == ST_F16)
-		return kern_f16(h);
-	bits = (u32)h << 16;
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
-
 static bool by_group(const struct quant_make *m)
 {
 	return m->s->how == QUANT_AWQ || m->s->how == QUANT_GPTQ;
@@ -126,7 +108,7 @@ static bool by_group(const struct quant_make *m)
 
 static float scale_of(const struct quant_make *m, u64 row, u64 group)
 {
-	return number_at(m->scales, by_group(m) ? group * m->rows + row :
+	return st_number(m->scales, by_group(m) ? group * m->rows + row :
 			 row / m->row_share * m->groups + group);
 }
 

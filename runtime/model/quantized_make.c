@@ -21,24 +21,6 @@ struct quant_maker {
 	struct model_error		*err;
 };
 
-static float number_at(const struct st_tensor *t, u64 i)
-{
-	u32 bits;
-	float f;
-	u16 h;
-
-	if (t->dtype == ST_F32) {
-		memcpy(&f, (const u8 *)t->data + i * 4, 4);
-		return f;
-	}
-	memcpy(&h, (const u8 *)t->data + i * 2, 2);
-	if (t->dtype == ST_F16)
-		return kern_f16(h);
-	bits = (u32)h << 16;
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
-
 /* The row of the file that becomes row @row. */
 static u64 source_row(const struct quant_make *m, u64 row)
 {
@@ -60,7 +42,7 @@ static void read_turned(const struct quant_make *m, u64 row, u32 nr, float *to)
 			from = source_row(m, row + i);
 			first = from / m->turned * m->turned * m->cols +
 				from % m->turned;
-			to[i * m->cols + c] = number_at(m->codes, first +
+			to[i * m->cols + c] = st_number(m->codes, first +
 							c * m->turned);
 		}
 	}
@@ -78,7 +60,7 @@ static void read_rows(const struct quant_make *m, u64 row, u32 nr, float *to)
 	for (i = 0; i < nr; i++, to += m->cols) {
 		from = source_row(m, row + i) * m->cols;
 		for (c = 0; c < m->cols; c++)
-			to[c] = number_at(m->codes, from + c);
+			to[c] = st_number(m->codes, from + c);
 	}
 }
 

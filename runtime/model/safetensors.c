@@ -44,6 +44,24 @@ static const struct {
 #undef x
 };
 
+float st_number(const struct st_tensor *t, u64 i)
+{
+	u32 bits;
+	float f;
+	u16 h;
+
+	if (t->dtype == ST_F32) {
+		memcpy(&f, (const u8 *)t->data + i * 4, 4);
+		return f;
+	}
+	memcpy(&h, (const u8 *)t->data + i * 2, 2);
+	if (t->dtype == ST_F16)
+		return kern_f16(h);
+	bits = (u32)h << 16;
+	memcpy(&f, &bits, sizeof(f));
+	return f;
+}
+
 const char *st_type_name(const struct st_tensor *t)
 {
 	return t->dtype == ST_BLOCKS ? kern_dtype_name(t->blocks) :

@@ -109,6 +109,9 @@ const struct st_tensor *st_find(const struct st_file *file, const char *name);
 
 const char *st_dtype_name(enum st_dtype dtype);
 
+/* Element @i of a tensor in F32, F16 or BF16. */
+float st_number(const struct st_tensor *t, u64 i);
+
 /* Name of the type of a tensor: "BF16", "q4_k". */
 const char *st_type_name(const struct st_tensor *t);
 

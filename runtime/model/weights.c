@@ -38,24 +38,6 @@ struct binder {
 	struct model_error		*err;
 };
 
-static float weight_elem(const struct st_tensor *t, u64 i)
-{
-	u32 bits;
-	float f;
-	u16 h;
-
-	if (t->dtype == ST_F32) {
-		memcpy(&f, (const u8 *)t->data + i * 4, 4);
-		return f;
-	}
-	memcpy(&h, (const u8 *)t->data + i * 2, 2);
-	if (t->dtype == ST_F16)
-		return kern_f16(h);
-	bits = (u32)h << 16;
-	memcpy(&f, &bits, sizeof(f));
-	return f;
-}
-
 /* The numbers of a matrix of blocks, each in its column. */
 static void weight_order(const struct st_tensor *t, float *to)
 {
@@ -86,7 +68,7 @@ static void weight_numbers(const struct st_tensor *t, float *to)
 		return;
 	}
 	for (i = 0; i < t->nr_elems; i++)
-		to[i] = weight_elem(t, i);
+		to[i] = st_number(t, i);
 }
 
 static bool weight_is_norm(const struct weight_spec *s)
@@ -138,7 +120,7 @@ static void elem_copy(const struct st_tensor *t, u64 from, u8 *copy, u64 to)
 		memcpy(copy + to * 2, (const u8 *)t->data + from * 2, 2);
 		return;
 	}
-	f = weight_elem(t, from);
+	f = st_number(t, from);
 	memcpy(copy + to * 4, &f, 4);
 }
 
@@ -424,7 +406,7 @@ static int weight_set_head(struct binder *b, const struct weight_at *at,
 	if (!*place)
 		return model_fail_errno(b->err, -ENOMEM, t->path, t->name);
 	for (i = 0; i < at->rows; i++)
-		(*place)[at->expert * at->rows + i] = weight_elem(t, i);
+		(*place)[at->expert * at->rows + i] = st_number(t, i);
 	ckpt_drop(b->c, t);
 	return 0;
 }
