@@ -27,8 +27,8 @@
 /* A part of K, and the rows of x from which on K is cut. */
 #define K_PART		1024u
 #define PARTS_MIN	8u
-/* Distance of the prefetch in bytes. */
-#define AHEAD		4096u
+/* Distance of the prefetch in bytes, into the second-level cache: see ask_codes(). */
+#define AHEAD		6144u
 /* Items for each thread; least panels of an item. */
 #define ITEMS		16
 #define STEP_MIN	2ull
@@ -440,8 +440,14 @@ static __inline_always void sums_store(const struct ints_job *i,
 	vy_store_part(sums_at(i, at, m), sums, nr);
 }
 
-/* Ask for the codes that are needed soon: of this part, then of the next panel. */
-static __inline_always void ask_ahead(const struct int_form f, const u8 *codes,
+/*
+ * Ask for the codes that are needed soon: of this part, then of the next panel.
+ *
+ * The second-level cache waits for more lines at a time than the first-level one.  With two
+ * threads on Zen 4, decode read Q4_K at 0.71 of the memory's bandwidth with _MM_HINT_T0,
+ * and at 0.94 with _MM_HINT_T1 and ask_scales().
+ */
+static __inline_always void ask_codes(const struct int_form f, const u8 *codes,
 				      const u8 *end, u64 panel, u64 part)
 {
 	const u8 *ask = codes + AHEAD;
@@ -451,7 +457,16 @@ static __inline_always void ask_ahead(const struct int_form f, const u8 *codes,
 		ask += panel - part;
 #pragma GCC unroll 8
 	for (a = 0; a < f.bits; a++)
-		_mm_prefetch(ask + 64 * a, _MM_HINT_T0);
+		_mm_prefetch(ask + 64 * a, _MM_HINT_T1);
+}
+
+/* Ask for the same scales of the next panel. */
+static __inline_always void ask_scales(const u8 *scales, u64 panel, u64 bytes)
+{
+	u64 a;
+
+	for (a = 0; a < bytes; a += 64)
+		_mm_prefetch(scales + panel + a, _MM_HINT_T1);
 }
 
 /* @mr rows of x and one panel. */
@@ -482,9 +497,10 @@ static __inline_always void tile(const struct int_form f,
 				    min(j->n - t->p * INT_ROWS, INT_ROWS));
 	for (; codes < end; scales += bytes) {
 		block = load_scales(f, scales);
+		ask_scales(scales, i->panel, bytes);
 		for (u = 0; u < i->chunk / INT_COLS; u++, codes += unit,
 		     at.q += INT_COLS, at.g++) {
-			ask_ahead(f, codes, end, i->panel, part);
+			ask_codes(f, codes, end, i->panel, part);
 			unit_add(f, codes, &block, u, &at, mr, y);
 		}
 	}
