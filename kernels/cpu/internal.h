@@ -36,7 +36,7 @@ extern const struct kern_ops kern_ops_ints_avx2, kern_ops_ints_avx512;
 
 /*
  * Memory of @ctx for one op at a time: two rooms of KERN_ROOM bytes, one after the other, at
- * a multiple of 64.  v_gemm_ints.c has the second one.
+ * a multiple of 64.  The second one has the rows of x of packed products.
  */
 #define KERN_ROOM	(8u << 20)
 void *kern_ctx_room(struct kern_ctx *ctx);
@@ -69,7 +69,6 @@ void kern_kv_copy(struct kern_ctx *ctx, const struct kern_kv *kv,
  */
 void kern_narrow(void *dst, enum kern_dtype type, float *scale,
 		 const float *src, u32 n);
-void kern_settle(struct kern_ctx *ctx, float *x, u64 n);
 void kern_gather(struct kern_ctx *ctx, const float *x, const u32 *rows, u32 m,
 		 u32 d, float *y);
 void kern_split_heads(struct kern_ctx *ctx, const float *qkv, u32 m, u32 heads,

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * move.c - ops that only move elements: embedding, KV append, KV copy, rows,
- *	and rounding to bf16
+ * move.c - ops that only move elements: embedding, KV append, KV copy, rows
  *
  * They widen or round single elements.  Their only reduction is the largest
  * magnitude of a head, in narrow.c, which does not depend on order.  So one
@@ -74,32 +73,6 @@ void kern_split_heads(struct kern_ctx *ctx, const float *qkv, u32 m, u32 heads,
 		memcpy(k + i * hd, qkv + hd, hd * sizeof(*k));
 		memcpy(v + i * hd, qkv + 2 * hd, hd * sizeof(*v));
 	}
-}
-
-#define SETTLE_CHUNK	16u	/* a constant count, so that compilers vectorise */
-
-static inline void settle_chunk(float *x, size_t n)
-{
-	u32 bits[SETTLE_CHUNK] = { 0 }, rounded, i;
-
-	memcpy(bits, x, n * sizeof(*x));
-	for (i = 0; i < SETTLE_CHUNK; i++) {
-		rounded = (bits[i] + 0x7fff + (bits[i] >> 16 & 1)) &
-			  0xffff0000u;
-		bits[i] = (s32)(bits[i] & 0x7fffffff) > 0x7f800000 ?
-			  bits[i] : rounded;
-	}
-	memcpy(x, bits, n * sizeof(*x));
-}
-
-void kern_settle(struct kern_ctx *ctx, float *x, u64 n)
-{
-	u64 i;
-
-	for (i = 0; i + SETTLE_CHUNK <= n; i += SETTLE_CHUNK)
-		settle_chunk(x + i, SETTLE_CHUNK);
-	if (i < n)
-		settle_chunk(x + i, n - i);
 }
 
 static void kv_write_head(const struct kern_kv *kv, u32 entry, u32 layer,

@@ -22,7 +22,7 @@ size_t kern_pack_bytes(const struct kern_weight *w)
 {
 	if (kern_is_blocks(w->dtype))
 		return kern_int_pack_bytes(w);
-	if (w->dtype != KERN_BF16 || w->packed)
+	if (w->dtype != KERN_BF16 || w->packed || w->cols > PACK_MAX_COLS)
 		return 0;
 	return DIV_ROUND_UP(w->rows, PACK_ROWS) * pack_panel(w) * 2;
 }

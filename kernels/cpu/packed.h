@@ -14,6 +14,9 @@
 
 #define PACK_ROWS	32u
 
+/* More columns are not packed: a row of x would not fit its buffer. */
+#define PACK_MAX_COLS	(128u << 10)
+
 /* Elements of one panel. */
 static inline u64 pack_panel(const struct kern_weight *w)
 {

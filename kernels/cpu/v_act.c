@@ -165,6 +165,38 @@ void KERN_FN(scale)(struct kern_ctx *ctx, float *x, float by, u64 n)
 	kern_parallel(ctx, DIV_ROUND_UP(n, PIECE), scale_item, &j);
 }
 
+/* Rounded to bf16, ties to even; NaN stays as it is. */
+static __inline_always vf settled(vf x)
+{
+	const vi bits = (vi)x, nan = (bits & 0x7fffffff) > 0x7f800000;
+	const vi rounded = (bits + 0x7fff + (bits >> 16 & 1)) &
+			   vi_set((s32)0xffff0000);
+
+	return (vf)((bits & nan) | (rounded & ~nan));
+}
+
+static void settle_item(void *arg, u32 item)
+{
+	const struct map_job *j = arg;
+	u64 i = (u64)item * PIECE, end = min(j->n, i + PIECE);
+
+	for (; i + VW <= end; i += VW)
+		vf_store(j->x + i, settled(vf_load(j->x + i)));
+	if (i < end)
+		vf_store_part(j->x + i,
+			      settled(vf_load_part(j->x, i, end - i, KERN_F32)),
+			      end - i);
+}
+
+void KERN_FN(settle)(struct kern_ctx *ctx, float *x, u64 n)
+{
+	struct map_job j = { .x = x, .n = n };
+
+	if (n < KERN_PARALLEL_MIN / 2)
+		ctx = NULL;
+	kern_parallel(ctx, DIV_ROUND_UP(n, PIECE), settle_item, &j);
+}
+
 static __inline_always vf softcap(vf x, float cap)
 {
 	return vf_tanh(x / vf_set(cap)) * cap;

@@ -212,7 +212,7 @@ static __attribute__((noinline)) void gemm_ordered(struct kern_ctx *ctx,
 	u32 i, r, k;
 
 	plain.order = NULL;
-	/* The second half of the room is for v_gemm_ints.c. */
+	/* The second half of the room is for packed products. */
 	for (i = 0; i < m; i += j.m) {
 		j.m = min(m - i, fit);
 		for (r = 0; r < j.m; r++)

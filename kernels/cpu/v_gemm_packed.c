@@ -7,12 +7,10 @@
  * (packed.h), which is multiplied by one pair of x in all lanes.  So a sum stays
  * in its lane, and W is read in the order of memory.
  *
- * An item is a box of the output: up to M_PANEL rows of x by some panels of
- * W.  If x fits, all of K is rounded once, and a panel of W is used from
- * beginning to end; otherwise K is cut into parts of K_PART.  A part of a panel
- * of W stays in the second-level cache while tiles of up to TILE_M rows of x
- * are multiplied by it.  The first of these tiles prefetches AHEAD elements
- * ahead.
+ * Rows of x are rounded first, as many as fit the buffer.  An item is a box of the
+ * output: up to M_PANEL of these rows by some panels of W.  K is cut into parts of
+ * K_PART.  A part of a panel of W stays in the second-level cache while tiles of up
+ * to TILE_M rows of x are multiplied by it.
  *
  * The sum of an element runs over K in parts of K_PART, in order; in a part
  * over pairs, in order; the bias comes last.  This order is the same in every
@@ -28,21 +26,37 @@
 #define K_PART		1024u
 #define M_PANEL		192u
 #define TILE_M		12u
-/* Distance of the prefetch, in elements of W: a page. */
-#define AHEAD		2048u
-/* Elements from a row of x to the next: rows do not share cache sets. */
-#define PANEL_LD	(K_PART + 32)
+/* Distance of the prefetch in elements of W, if there is one tile. */
+#define AHEAD		3072u
+/* Elements of x that stay in the second-level cache with parts of W. */
+#define NEAR		(200u << 10)
 /* Items for each thread; limits for the panels of an item. */
 #define ITEMS		16
 #define STEP_MIN	2ull
 #define STEP_MAX	32ull
+/* Elements for rows of x without threads: one row of PACK_MAX_COLS fits. */
+#define ALONE		(PACK_MAX_COLS + 64)
 
-/* The rows of x of an item, on its stack: 400 kB. */
-struct panel {
-	u16	x[M_PANEL * PANEL_LD] __attribute__((aligned(64)));
+/**
+ * struct packed_job - one product, or some rows of it
+ * @j:	the product
+ * @x:	rows in bf16, with zeros up to a whole pair
+ * @ld:	elements from a row to the next: rows do not share cache sets
+ * @m:	first row of y
+ * @nr:	rows
+ */
+struct packed_job {
+	struct gemm_job	*j;
+	u16		*x;
+	u64		ld;
+	u32		m;
+	u32		nr;
 };
 
-/* A tile: its rows of y and of x, its part of a panel of W and the next part. */
+/*
+ * A tile: its rows of y and of x, its part of a panel of W and the next part, and its
+ * number among the tiles of this part.
+ */
 struct tile_at {
 	u32		m;		/* of y */
 	u32		n;		/* of y: PACK_ROWS columns, or up to its end */
@@ -52,15 +66,16 @@ struct tile_at {
 	u64		x_ld;
 	const u16	*w;
 	const u16	*next;
+	u32		tile;
+	u32		nr_tiles;
 };
 
-/* Some rows of x by some panels of W, and the distance of the rows of x. */
+/* Some rows of x by some panels of W. */
 struct box {
-	u32	m;
+	u32	row;			/* in the buffer */
 	u32	nr;
 	u32	p;
 	u32	p_end;
-	u64	ld;
 };
 
 /* Write or, from the second part of K on, add 16 sums to y; then the bias. */
@@ -79,13 +94,34 @@ static __inline_always void sums_store(const struct gemm_job *j,
 	_mm512_mask_storeu_ps(y, mask, sums);
 }
 
-/* @first: the first tile of this part of W, which prefetches. */
+/* The only tile asks for pairs that are needed soon, of this part and of the next. */
+static __inline_always void ask_soon(const struct tile_at *at, u64 i, u64 size)
+{
+	const u16 *ask = i + AHEAD < size ? at->w + i + AHEAD :
+					    at->next + (i + AHEAD - size);
+
+	_mm_prefetch(ask, _MM_HINT_T1);
+	_mm_prefetch(ask + PACK_ROWS, _MM_HINT_T1);
+}
+
+/*
+ * One of several tiles asks for its share of the next part, a little with each pair.  So
+ * memory is read all the time, not while the first tile runs alone.
+ */
+static __inline_always void ask_share(const u16 **ask, u32 step)
+{
+	_mm_prefetch(*ask, _MM_HINT_T1);
+	*ask += step;
+}
+
 static __inline_always void tile(const struct gemm_job *j,
 				 const struct tile_at *at, const u32 mr,
-				 const bool first)
+				 const bool only)
 {
 	const u64 size = (u64)at->len * PACK_ROWS;
-	const u16 *x = at->x, *w = at->w, *ask;
+	const u32 step = 2 * PACK_ROWS / at->nr_tiles;
+	const u16 *x = at->x, *w = at->w;
+	const u16 *ask = at->next + at->tile * (size / at->nr_tiles);
 	__m512 acc[2 * TILE_M] = { };
 	__m512bh w0, w1, xv;
 	u64 i;
@@ -94,12 +130,10 @@ static __inline_always void tile(const struct gemm_job *j,
 	for (i = 0; i < size; i += 2 * PACK_ROWS, x += 2) {
 		w0 = (__m512bh)_mm512_load_si512(w + i);
 		w1 = (__m512bh)_mm512_load_si512(w + i + PACK_ROWS);
-		if (first) {
-			ask = i + AHEAD < size ? w + i + AHEAD :
-			      at->next + (i + AHEAD - size);
-			_mm_prefetch(ask, _MM_HINT_T0);
-			_mm_prefetch(ask + PACK_ROWS, _MM_HINT_T0);
-		}
+		if (only)
+			ask_soon(at, i, size);
+		else
+			ask_share(&ask, step);
 #pragma GCC unroll 12
 		for (m = 0; m < mr; m++) {
 			memcpy(&pair, x + m * at->x_ld, sizeof(pair));
@@ -115,10 +149,10 @@ static __inline_always void tile(const struct gemm_job *j,
 	}
 }
 
-/* A compiled copy for each number of rows, as the first tile and as another. */
+/* A compiled copy for each number of rows, as the only tile and as one of several. */
 #define TILE(mr)							\
 static __attribute__((noinline)) void					\
-tile_##mr##_first(const struct gemm_job *j, const struct tile_at *at)	\
+tile_##mr##_only(const struct gemm_job *j, const struct tile_at *at)	\
 {									\
 	tile(j, at, mr, true);						\
 }									\
@@ -133,44 +167,45 @@ TILES(TILE)
 
 static void (*const tiles[TILE_M + 1][2])(const struct gemm_job *j,
 					  const struct tile_at *at) = {
-#define ENTRY(mr)	[mr] = { tile_##mr, tile_##mr##_first },
+#define ENTRY(mr)	[mr] = { tile_##mr, tile_##mr##_only },
 	TILES(ENTRY)
 #undef ENTRY
 };
 
-/* @len elements of K of a box's rows of x as bf16, zeros up to 16. */
-static void panel_fill(const struct gemm_job *j, const struct box *b, u32 k,
-		       u32 len, u16 *panel)
+static __inline_always __mmask16 first_lanes(u32 n)
 {
-	const float *x;
-	__mmask16 mask;
-	u32 r, i;
+	return n >= VW ? 0xffff : (1u << n) - 1;
+}
 
-	for (r = 0; r < b->nr; r++) {
-		x = j->x + (b->m + r) * j->x_ld + k;
-		for (i = 0; i < len; i += VW) {
-			mask = i + VW <= len ? 0xffff : (1u << (len - i)) - 1;
-			_mm256_store_si256((__m256i *)(panel + r * b->ld + i),
-				(__m256i)_mm512_cvtneps_pbh(
-					_mm512_maskz_loadu_ps(mask, x + i)));
-		}
-	}
+/* One row of x as bf16, zeros up to 16. */
+static void round_item(void *arg, u32 row)
+{
+	const struct packed_job *p = arg;
+	const float *x = p->j->x + (p->m + row) * p->j->x_ld;
+	u16 *to = p->x + row * p->ld;
+	u32 i;
+
+	for (i = 0; i < p->j->k; i += VW)
+		_mm256_storeu_si256((__m256i *)(to + i),
+			(__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(
+				first_lanes(p->j->k - i), x + i)));
 }
 
 /* All rows of the box against one part of a panel of W. */
-static void panel_mul(const struct gemm_job *j, const struct box *b,
-		      struct tile_at at, const u16 *x)
+static void panel_mul(const struct packed_job *p, const struct box *b,
+		      struct tile_at at)
 {
-	const u32 nr_tiles = DIV_ROUND_UP(b->nr, TILE_M);
-	u32 t, mr, row;
+	const u16 *x = p->x + b->row * p->ld + at.k;
+	u32 mr, row;
 
-	at.x_ld = b->ld;
-	for (t = 0, row = 0; t < nr_tiles; t++, row += mr) {
+	at.x_ld = p->ld;
+	at.nr_tiles = DIV_ROUND_UP(b->nr, TILE_M);
+	for (at.tile = 0, row = 0; at.tile < at.nr_tiles; at.tile++, row += mr) {
 		/* Tiles of about equal size. */
-		mr = (b->nr - row) / (nr_tiles - t);
-		at.m = b->m + row;
-		at.x = x + row * b->ld;
-		tiles[mr][t == 0](j, &at);
+		mr = (b->nr - row) / (at.nr_tiles - at.tile);
+		at.m = p->m + b->row + row;
+		at.x = x + row * p->ld;
+		tiles[mr][at.nr_tiles == 1](p->j, &at);
 	}
 }
 
@@ -179,76 +214,87 @@ static u32 part_len(const struct gemm_job *j, u32 k)
 	return ALIGN_UP(min(j->k - k, K_PART), 2u);
 }
 
-/* x fits: all of K in the panel, W in the order of memory. */
-static void box_whole(const struct gemm_job *j, const struct box *b,
-		      const u64 size, u16 *x)
+/* x stays in the cache: W in the order of memory. */
+static void box_whole(const struct packed_job *p, const struct box *b, u64 size)
 {
-	struct tile_at at = { .w = (const u16 *)j->w + b->p * size };
-	u32 p;
+	struct tile_at at = { .w = (const u16 *)p->j->w + b->p * size };
+	u32 i;
 
-	panel_fill(j, b, 0, j->k, x);
-	for (p = b->p; p < b->p_end; p++) {
-		at.n = p * PACK_ROWS;
-		for (at.k = 0; at.k < j->k; at.k += K_PART) {
-			at.len = part_len(j, at.k);
+	for (i = b->p; i < b->p_end; i++) {
+		at.n = i * PACK_ROWS;
+		for (at.k = 0; at.k < p->j->k; at.k += K_PART) {
+			at.len = part_len(p->j, at.k);
 			at.next = at.w + (u64)at.len * PACK_ROWS;
-			panel_mul(j, b, at, x + at.k);
+			panel_mul(p, b, at);
 			at.w = at.next;
 		}
 	}
 }
 
-/* More rows: a part of K at a time, so that x stays in the cache. */
-static void box_parts(const struct gemm_job *j, const struct box *b,
-		      const u64 size, u16 *x)
+/* More rows: a part of K at a time, so that this part of x stays there. */
+static void box_parts(const struct packed_job *p, const struct box *b, u64 size)
 {
 	struct tile_at at = { };
-	u32 p;
+	u32 i;
 
-	for (; at.k < j->k; at.k += K_PART) {
-		at.len = part_len(j, at.k);
-		panel_fill(j, b, at.k, min(j->k - at.k, K_PART), x);
-		for (p = b->p; p < b->p_end; p++) {
-			at.n = p * PACK_ROWS;
-			at.w = (const u16 *)j->w + p * size +
+	for (; at.k < p->j->k; at.k += K_PART) {
+		at.len = part_len(p->j, at.k);
+		for (i = b->p; i < b->p_end; i++) {
+			at.n = i * PACK_ROWS;
+			at.w = (const u16 *)p->j->w + i * size +
 			       (u64)at.k * PACK_ROWS;
 			at.next = at.w + size;
-			panel_mul(j, b, at, x);
+			panel_mul(p, b, at);
 		}
 	}
 }
 
-static void gemm_item(void *arg, u32 i)
+static void box_item(void *arg, u32 i)
 {
-	const struct gemm_job *j = arg;
+	const struct packed_job *p = arg;
+	const struct gemm_job *j = p->j;
 	const u64 size = ALIGN_UP((u64)j->k, 2ull) * PACK_ROWS;
 	struct box b = {
-		.m = i / j->n_items * M_PANEL,
+		.row = i / j->n_items * M_PANEL,
 		.p = i % j->n_items * j->n_step,
-		.ld = ALIGN_UP((u64)j->k, 32ull) + 32,
 	};
-	struct panel panel;
 
-	b.nr = min(j->m - b.m, M_PANEL);
+	b.nr = min(p->nr - b.row, M_PANEL);
 	b.p_end = min(DIV_ROUND_UP(j->n, PACK_ROWS), b.p + j->n_step);
-	if (b.nr * b.ld <= ARRAY_SIZE(panel.x)) {
-		box_whole(j, &b, size, panel.x);
-	} else {
-		b.ld = PANEL_LD;
-		box_parts(j, &b, size, panel.x);
-	}
+	if (b.nr * p->ld <= NEAR)
+		box_whole(p, &b, size);
+	else
+		box_parts(p, &b, size);
+}
+
+/* The rows of x of @p. */
+static void rows_mul(struct kern_ctx *ctx, struct packed_job *p)
+{
+	const u32 panels = DIV_ROUND_UP(p->j->n, PACK_ROWS);
+	const u32 m_items = DIV_ROUND_UP(p->nr, M_PANEL);
+	const u32 items = ITEMS * (ctx ? kern_ctx_nr_threads(ctx) : 1);
+	const u64 step = (u64)panels * m_items / items;
+
+	p->j->n_step = min(max(step, STEP_MIN), STEP_MAX);
+	p->j->n_items = DIV_ROUND_UP(panels, p->j->n_step);
+	kern_parallel((u64)p->nr * p->j->k < KERN_PARALLEL_MIN / 4 ? NULL : ctx,
+		      p->nr, round_item, p);
+	kern_parallel(ctx, p->j->n_items * m_items, box_item, p);
 }
 
 void KERN_FN(gemm_packed)(struct kern_ctx *ctx, struct gemm_job *j)
 {
-	u32 panels = DIV_ROUND_UP(j->n, PACK_ROWS);
-	u32 m_items = DIV_ROUND_UP(j->m, M_PANEL);
-	u32 items = ITEMS * (ctx ? kern_ctx_nr_threads(ctx) : 1);
-	u64 step = (u64)panels * m_items / items;
+	u16 alone[ALONE] __attribute__((aligned(64)));
+	struct packed_job p = {
+		.j = j, .ld = ALIGN_UP((u64)j->k, 32ull) + 32,
+		.x = ctx ? (u16 *)((u8 *)kern_ctx_room(ctx) + KERN_ROOM) : alone,
+	};
+	const u32 fit = (ctx ? KERN_ROOM / sizeof(*p.x) : ALONE) / p.ld;
 
-	j->n_step = min(max(step, STEP_MIN), STEP_MAX);
-	j->n_items = DIV_ROUND_UP(panels, j->n_step);
-	kern_parallel(ctx, j->n_items * m_items, gemm_item, j);
+	for (; p.m < j->m; p.m += p.nr) {
+		p.nr = min(j->m - p.m, fit);
+		rows_mul(ctx, &p);
+	}
 }
 
 #endif /* KERN_FAST */

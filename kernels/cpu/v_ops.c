@@ -25,7 +25,7 @@
 			  KERN_TYPE_BIT(KERN_I8),			\
 	.weight_types	= KERN_ORDER_WEIGHTS | KERN_PLAIN_WEIGHTS |	\
 			  KERN_TYPE_BIT(KERN_F16) | KERN_BLOCK_WEIGHTS,	\
-	.settle		= kern_settle,					\
+	.settle		= KERN_FN(settle),				\
 	.gather		= kern_gather,					\
 	.split_heads	= kern_split_heads,				\
 	.embed		= kern_embed,					\

@@ -70,6 +70,7 @@ void KERN_FN(route)(struct kern_ctx *ctx, const struct kern_route *r);
 void KERN_FN(blend)(struct kern_ctx *ctx, const struct kern_blend *b);
 void KERN_FN(add)(struct kern_ctx *ctx, float *x, const float *y, u64 n);
 void KERN_FN(scale)(struct kern_ctx *ctx, float *x, float by, u64 n);
+void KERN_FN(settle)(struct kern_ctx *ctx, float *x, u64 n);
 void KERN_FN(softcap)(struct kern_ctx *ctx, float *x, float cap, u64 n);
 void KERN_FN(conv)(struct kern_ctx *ctx, const struct kern_conv *a);
 void KERN_FN(scan)(struct kern_ctx *ctx, const struct kern_scan *a);

@@ -1,19 +1,24 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""speed.py - kvrt beside llama.cpp on the same GGUF files, in turns
+"""speed.py - kvrt beside llama.cpp on the same GGUF files, and beside vLLM in bf16, in turns
 
 usage: speed.py BUILD FOLDER [TYPE..]
 
 FOLDER gets files with made-up weights of two shapes (1.1 B: TinyLlama's; 0.5 B: Qwen 2's), in the
 types q4_0, q4_k, q8_0 and bf16: one layer is drawn and quantized by llama.cpp, and all layers of a
 file have its weights.  Each case is a batch of requests that start together: so many tokens in, so
-many out.  A round runs kvrt (`kvrt bench latency`), then llama.cpp, and notes the ratio of their
-times.  Prints tokens a second of both, and the median ratio of ROUNDS rounds (3) with its range.
-SHAPES='0.5b' runs one shape alone.
+many out.  A round runs kvrt (`kvrt bench latency`), then each peer, and notes the ratios of their
+times.  Prints tokens a second of all, and the median ratios of ROUNDS rounds (3) with their range.
+SHAPES='0.5b' runs one shape alone.  CASES='1,16,32 1,512,1' are other cases.
+
+KVMM_VLLM names a Python that has vLLM, which then runs the same shapes in bf16 with weights of its
+own; vLLM has no fast products of these types on CPUs.  The process of a peer is stopped while
+another one is measured.
 """
 import ctypes
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -31,7 +36,8 @@ SHAPES = {
     "0.5b": dict(layers=24, hidden=896, inter=4864, heads=14, kv=2, words=151936, tied=True),
 }
 # Requests, tokens in, tokens out.
-CASES = ((1, 16, 32), (4, 16, 32), (16, 16, 32), (32, 16, 32), (1, 512, 1))
+CASES = [tuple(map(int, case.split(","))) for case in os.environ.get(
+    "CASES", "1,16,32 4,16,32 16,16,32 32,16,32 1,512,1").split()]
 TYPES = {"q4_0": "MOSTLY_Q4_0", "q4_k": "MOSTLY_Q4_K_S", "q8_0": "MOSTLY_Q8_0", "bf16": "MOSTLY_BF16"}
 SECONDS = 900
 
@@ -188,7 +194,70 @@ def llama_child(path):
         print("seconds", seconds, flush=True)
 
 
+# ---- vLLM, in another one ----
+
+def vllm_folder(folder, shape):
+    config = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "bos_token_id": 0,
+              "eos_token_id": 0, "hidden_act": "silu", "hidden_size": shape["hidden"],
+              "intermediate_size": shape["inter"], "num_attention_heads": shape["heads"],
+              "num_hidden_layers": shape["layers"], "num_key_value_heads": shape["kv"],
+              "max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+              "tie_word_embeddings": shape["tied"], "torch_dtype": "bfloat16",
+              "vocab_size": shape["words"]}
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+def vllm_run(engine, params, words, requests, tokens_in, tokens_out):
+    prompts = [{"prompt_token_ids": [(s * 7919 + i * 104729) % words for i in range(tokens_in)]}
+               for s in range(requests)]
+    params.max_tokens = tokens_out
+    begin = time.monotonic()
+    engine.generate(prompts, params, use_tqdm=False)
+    return time.monotonic() - begin
+
+
+def vllm_child(name):
+    from vllm import LLM, SamplingParams
+
+    with tempfile.TemporaryDirectory(prefix="kvmm-speed") as folder:
+        vllm_folder(Path(folder), SHAPES[name])
+        engine = LLM(folder, load_format="dummy", dtype="bfloat16", skip_tokenizer_init=True,
+                     max_model_len=1024, max_num_seqs=32, enable_prefix_caching=False)
+        params = SamplingParams(temperature=0, ignore_eos=True, detokenize=False)
+        print("ready", flush=True)
+        for line in sys.stdin:
+            seconds = vllm_run(engine, params, SHAPES[name]["words"], *map(int, line.split()))
+            print("seconds", seconds, flush=True)
+
+
 # ---- in turns ----
+
+class Peer:
+    """A process that runs the cases that it reads."""
+
+    def __init__(self, name, command, env):
+        self.name = name
+        self.process = subprocess.Popen(
+            [str(word) for word in command], text=True, env={**os.environ, **env},
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+        if next_line(self.process, "ready", SECONDS) is None:
+            raise SystemExit(f"{name} did not start")
+        self.process.send_signal(signal.SIGSTOP)
+
+    def seconds(self, case):
+        self.process.send_signal(signal.SIGCONT)
+        times = []
+        for _ in range(4):
+            self.process.stdin.write(" ".join(map(str, case)) + "\n")
+            self.process.stdin.flush()
+            times.append(float(next_line(self.process, "seconds ", SECONDS)))
+        self.process.send_signal(signal.SIGSTOP)
+        return statistics.median(times[1:])
+
+    def end(self):
+        self.process.kill()
+        self.process.wait()
+
 
 def kvrt_seconds(world, path, case, out):
     requests, tokens_in, tokens_out = case
@@ -200,45 +269,42 @@ def kvrt_seconds(world, path, case, out):
     return statistics.median(json.loads(out.read_text())["latencies"])
 
 
-def llama_seconds(child, case):
-    times = []
-    for _ in range(4):
-        child.stdin.write(" ".join(map(str, case)) + "\n")
-        child.stdin.flush()
-        times.append(float(next_line(child, "seconds ", SECONDS)))
-    return statistics.median(times[1:])
-
-
-def compare(world, path, child, name):
+def compare(world, path, peers, name):
     for case in CASES:
-        rounds = []
+        ours, theirs = [], {peer.name: [] for peer in peers}
         for _ in range(ROUNDS):
-            ours = kvrt_seconds(world, path, case, Path(world.folder) / "latency.json")
-            rounds.append((ours, llama_seconds(child, case)))
-        ratios = sorted(b / a for a, b in rounds)
+            ours.append(kvrt_seconds(world, path, case, Path(world.folder) / "latency.json"))
+            for peer in peers:
+                theirs[peer.name].append(peer.seconds(case))
         count = case[0] * (case[2] if case[2] > 1 else case[1])
-        print(f"{name}: {case[0]} requests, {case[1]} in, {case[2]} out: kvrt "
-              f"{count / statistics.median(a for a, _ in rounds):.1f}, llama.cpp "
-              f"{count / statistics.median(b for _, b in rounds):.1f} tokens/s, "
-              f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})", flush=True)
+        line = f"kvrt {count / statistics.median(ours):.1f} tokens/s"
+        for peer, times in theirs.items():
+            ratios = sorted(b / a for a, b in zip(ours, times))
+            line += (f"; {peer} {count / statistics.median(times):.1f}, "
+                     f"{statistics.median(ratios):.2f} ({ratios[0]:.2f}-{ratios[-1]:.2f})")
+        print(f"{name}: {case[0]} requests, {case[1]} in, {case[2]} out: {line}", flush=True)
 
 
 def compare_all(world, folder, kinds):
+    vllm = os.environ.get("KVMM_VLLM")
     for name in os.environ.get("SHAPES", " ".join(SHAPES)).split():
+        others = [Peer("vLLM in bf16", [vllm, __file__, "--vllm", name],
+                       {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
+                        "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"})] if vllm else []
         for kind in kinds:
             path = make_file(folder, name, kind)
-            child = subprocess.Popen([sys.executable, __file__, "--llama", path], text=True,
-                                     stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                     stderr=subprocess.DEVNULL)
-            next_line(child, "ready", SECONDS)
-            compare(world, path, child, f"{name} {kind}")
-            child.kill()
-            child.wait()
+            llama = Peer("llama.cpp", [sys.executable, __file__, "--llama", path], {})
+            compare(world, path, [llama, *others], f"{name} {kind}")
+            llama.end()
+        for peer in others:
+            peer.end()
 
 
 def main():
     if sys.argv[1] == "--llama":
         return llama_child(sys.argv[2])
+    if sys.argv[1] == "--vllm":
+        return vllm_child(sys.argv[2])
     folder = Path(sys.argv[2])
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="kvmm-speed") as run:

@@ -571,7 +571,7 @@ START_TEST(test_settle)
 		0xff800000, 0x7f7fffff, 0xff7f8000, 0x00000001, 0x80008001,
 		0x7fc00000, 0x7f800001, 0xffffffff, 0,
 	};
-	static const u64 sizes[] = { 1, 15, 16, 17, 100003 };
+	static const u64 sizes[] = { 1, 15, 16, 17, 300003 };
 	const u64 n = sizes[_i];
 	float *x = rng_floats(&rng, n), *want = poisoned(n), *got = poisoned(n);
 	const struct kern_ops *ops;
