@@ -5,28 +5,51 @@
  * A launch on a device costs the CPU some microseconds and the GPU a gap, and a
  * separate op reads again from memory the result that the op before has just
  * written.  So if a decoder has several ops in a row with nothing in between,
- * it names them together, and a device may do them in one launch.  On a CPU,
- * where a call costs nothing and rows stay in its caches, this file calls the
- * single ops.
+ * it names them together, and a device may do them in one launch.  On a CPU rows
+ * stay in its caches, and this file calls the single ops, but for products: these
+ * start the threads once, and round x once.
  *
  * Invariant: together or one by one, the bits are the same; for products only
  * in exact mode.  So an exact model may use them like any op.
  */
 #include "kernels/kernels.h"
 
+#define MANY	8u
+
 void kern_gemm_many(const struct kern_ops *ops, struct kern_ctx *ctx,
 		    const float *x, u64 x_ld, const struct kern_gemm_out *out,
 		    u32 nr, u32 m)
 {
-	u32 i;
+	struct kern_gemm_part parts[MANY];
+	u32 i, some;
 
 	if (ops->gemm_many) {
 		ops->gemm_many(ctx, x, x_ld, out, nr, m);
 		return;
 	}
-	for (i = 0; i < nr; i++)
-		ops->gemm(ctx, x, x_ld, out[i].w, out[i].bias, m, out[i].y,
-			  out[i].y_ld);
+	for (; nr; nr -= some, out += some) {
+		some = min(nr, MANY);
+		for (i = 0; i < some; i++)
+			parts[i] = (struct kern_gemm_part){
+				x, x_ld, out[i].w, out[i].bias, m, out[i].y,
+				out[i].y_ld,
+			};
+		kern_gemm_parts(ops, ctx, parts, some);
+	}
+}
+
+void kern_gemm_parts(const struct kern_ops *ops, struct kern_ctx *ctx,
+		     const struct kern_gemm_part *parts, u32 nr)
+{
+	const struct kern_gemm_part *p = parts;
+
+	if (ops->gemm_parts) {
+		ops->gemm_parts(ctx, parts, nr);
+		return;
+	}
+	for (; nr; nr--, p++)
+		ops->gemm(ctx, p->x, p->x_ld, p->w, p->bias, p->m, p->y,
+			  p->y_ld);
 }
 
 static void add_norm_apart(const struct kern_ops *ops, struct kern_ctx *ctx,

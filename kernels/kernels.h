@@ -414,6 +414,26 @@ struct kern_gemm_out {
 };
 
 /**
+ * struct kern_gemm_part - one of several products
+ * @x:    [@m] rows, @x_ld apart
+ * @x_ld: 0: columns of @w
+ * @w:    its matrix
+ * @bias: NULL, or one number for each row of @w
+ * @m:    rows, at least 1
+ * @y:    [@m] rows, @y_ld apart
+ * @y_ld: 0: rows of @w
+ */
+struct kern_gemm_part {
+	const float			*x;
+	u64				x_ld;
+	const struct kern_weight	*w;
+	const float			*bias;
+	u32				m;
+	float				*y;
+	u64				y_ld;
+};
+
+/**
  * struct kern_add_norm - arguments of kern_add_norm()
  * @x:      [@m][@d], becomes x + y
  * @y:      [@m][@d]
@@ -745,9 +765,9 @@ struct kern_rows {
  * @gated_norm: with g = x * z / (1 + exp(-z)), y = g / sqrt(mean(g^2) + eps) * w over each
  *	part of a row; see struct kern_gated_norm.
  *
- * @gemm_many, @add_rmsnorm, @add_layernorm, @rope_write: several ops in one
- *	launch; see kern_gemm_many(), kern_add_norm(), kern_rope_write().  NULL:
- *	these call the ops one by one.
+ * @gemm_many, @gemm_parts, @add_rmsnorm, @add_layernorm, @rope_write: several
+ *	ops in one launch; see kern_gemm_many(), kern_gemm_parts(),
+ *	kern_add_norm(), kern_rope_write().  NULL: these call the ops one by one.
  *
  * Context: one op at a time per struct kern_ctx; several contexts may run at
  * once.  No function fails or allocates unless its text says so.
@@ -837,6 +857,8 @@ struct kern_ops {
 
 	void (*gemm_many)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 			  const struct kern_gemm_out *out, u32 nr, u32 m);
+	void (*gemm_parts)(struct kern_ctx *ctx,
+			   const struct kern_gemm_part *parts, u32 nr);
 	void (*add_rmsnorm)(struct kern_ctx *ctx, float *x, const float *y,
 			    const float *w, u32 m, u32 d, float eps, float *h);
 	void (*add_layernorm)(struct kern_ctx *ctx, float *x, const float *y,
@@ -1010,6 +1032,16 @@ int __must_check kern_step_end(const struct kern_ops *ops,
 void kern_gemm_many(const struct kern_ops *ops, struct kern_ctx *ctx,
 		    const float *x, u64 x_ld, const struct kern_gemm_out *out,
 		    u32 nr, u32 m);
+
+/**
+ * kern_gemm_parts() - gemm() of each of @nr products
+ *
+ * For products of rows that chose different experts.  Outputs may not overlap, nor may
+ * one product's output be another one's @x.  In exact mode the bits are the same as for
+ * single calls.
+ */
+void kern_gemm_parts(const struct kern_ops *ops, struct kern_ctx *ctx,
+		     const struct kern_gemm_part *parts, u32 nr);
 
 /**
  * kern_add_norm() - the residual and the norm after it

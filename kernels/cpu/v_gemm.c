@@ -12,8 +12,8 @@
  * One row (decode) is bound by reading W: VW rows of W at a time, each read once
  * from beginning to end.  With more rows W is cut into panels: N_PANEL rows of W
  * by K_PART stay in the second-level cache while up to M_PANEL rows of x are
- * multiplied by them, four at a time.  An item is a panel: threads share out the
- * outputs, and no sum is split among threads.
+ * multiplied by them, four at a time.  Threads share out the panels (v_gemm_parts.c), and
+ * no sum is split among threads.
  *
  * W in blocks (quant.h) becomes numbers in a buffer, a part of a panel at a time.
  *
@@ -181,21 +181,21 @@ static __attribute__((noinline)) void box_blocks(const struct gemm_job *j,
 	}
 }
 
-static void panel(void *arg, u32 i)
+static void plain_mul(const struct gemm_job *j, const struct gemm_box *b)
 {
-	const struct gemm_job *j = arg;
-	struct gemm_at at = {
-		.m = i / j->n_items * M_PANEL,
-		.n = i % j->n_items * N_PANEL,
-	};
-	u32 m_end = min(j->m, at.m + M_PANEL);
-	u32 n_end = min(j->n, at.n + N_PANEL);
-	u32 step = m_end - at.m > DOT_ROWS ? N_PANEL : VW;
+	struct gemm_at at = { .m = b->m, .n = b->p * N_PANEL };
+	const u32 m_end = b->m + b->nr, n_end = min(j->n, b->p_end * N_PANEL);
+	const u32 step = b->nr > DOT_ROWS ? N_PANEL : VW;
 
 	for (; at.n < n_end; at.n += step)
 		(kern_is_blocks(j->type) ? box_blocks : box)(j, at, m_end,
 						min(n_end, at.n + step));
 }
+
+const struct gemm_kind KERN_FN(kind_plain) = {
+	.w_rows = N_PANEL, .m_rows = M_PANEL, .step_min = 1, .step_max = 1,
+	.mul = plain_mul,
+};
 
 /* Room for rows of x without threads. */
 #define ALONE_FLOATS	KERN_MAX_ORDER
@@ -228,41 +228,18 @@ void KERN_FN(gemm)(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		   const struct kern_weight *w, const float *bias, u32 m,
 		   float *y, u64 y_ld)
 {
-	struct gemm_job j = {
-		.x = x,
-		.x_ld = x_ld ? x_ld : w->cols,
-		.w = w->data,
-		.n = w->rows,
-		.k = w->cols,
-		.bias = bias,
-		.m = m,
-		.y = y,
-		.y_ld = y_ld ? y_ld : w->rows,
-		.type = w->dtype,
-		.n_step = N_PANEL,
-		.n_items = DIV_ROUND_UP(w->rows, N_PANEL),
-	};
+	struct gemm_job j = gemm_job_of(&(struct kern_gemm_part){
+		.x = x, .x_ld = x_ld, .w = w, .bias = bias, .m = m, .y = y,
+		.y_ld = y_ld,
+	});
 
 	if (w->order) {
 		gemm_ordered(ctx, j, w);
 		return;
 	}
-	if ((u64)m * j.n * j.k < KERN_PARALLEL_MIN)
-		ctx = NULL;
-#ifdef KERN_INTS
-	if (w->packed && kern_is_blocks(j.type)) {
-		KERN_FN(gemm_ints)(ctx, &j);
+	if (KERN_FN(gemm_jobs)(ctx, &j, 1))
 		return;
-	}
-#endif
 #ifdef KERN_FAST
-	if (j.type == KERN_BF16) {
-		if (w->packed)
-			KERN_FN(gemm_packed)(ctx, &j);
-		else
-			KERN_FN(gemm_bf16)(ctx, &j);
-		return;
-	}
+	KERN_FN(gemm_bf16)((u64)m * j.n * j.k < KERN_PARALLEL_MIN ? NULL : ctx, &j);
 #endif
-	kern_parallel(ctx, j.n_items * DIV_ROUND_UP(m, M_PANEL), panel, &j);
 }

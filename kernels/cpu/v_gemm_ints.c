@@ -14,8 +14,8 @@
  * A sum runs over K in the order of units, in one lane, for any number of rows of x.  So
  * an element's bits do not depend on the company of its row.
  *
- * An item is some panels of W by all rows of x that fit the buffer.  A panel stays in a
- * cache close by while up to TILE_M rows at a time are multiplied by it.
+ * A box is some panels of W by all rows of x.  A panel stays in a cache close by while up
+ * to TILE_M rows at a time are multiplied by it.
  */
 #include "kernels/cpu/gemm.h"
 
@@ -29,11 +29,6 @@
 #define PARTS_MIN	8u
 /* Distance of the prefetch in bytes, into the second-level cache: see ask_codes(). */
 #define AHEAD		6144u
-/* Items for each thread; least panels of an item. */
-#define ITEMS		16
-#define STEP_MIN	2ull
-/* Bytes for rows of x without threads: one row of INT_MAX_COLS fits. */
-#define ALONE_BYTES	(256u << 10)
 
 /**
  * struct group - INT_COLS neighbours of a row of x
@@ -50,25 +45,15 @@ struct group {
 };
 
 /**
- * struct ints_job - one product, or some rows of it
- * @j:		the product
- * @form:	of W
+ * struct ints_job - one product
+ * @j:		it; its rows are integers, and behind those of a row are its groups
  * @chunk:	columns of a chunk of W
  * @panel:	bytes of a panel
- * @x:		rows of integers, and behind each its groups
- * @x_bytes:	bytes from a row to the next
- * @m:		first row of y
- * @nr:		rows
  */
 struct ints_job {
-	struct gemm_job		*j;
-	struct int_form		form;
+	const struct gemm_job	*j;
 	u32			chunk;
 	u64			panel;
-	u8			*x;
-	u64			x_bytes;
-	u32			m;
-	u32			nr;
 };
 
 static const u8 nl_codes[16] = {
@@ -176,14 +161,14 @@ static __inline_always float group_round(const float *from, vi *q, s8 *to)
 }
 
 /* All of one row of x. */
-static void row_round(const struct ints_job *i, u32 row)
+static void ints_round(const struct gemm_job *j, u32 row, void *to)
 {
-	const struct gemm_job *j = i->j;
-	const float *x = j->x + (i->m + row) * j->x_ld;
-	const s32 zero = INT_SIGNED && i->form.zero == 128 ? 0 : i->form.zero;
-	s8 *q = (s8 *)(i->x + row * i->x_bytes);
+	const struct int_form form = int_form_of(j->type);
+	const float *x = j->x + row * j->x_ld;
+	const s32 zero = INT_SIGNED && form.zero == 128 ? 0 : form.zero;
+	s8 *q = to;
 	struct group *g = (struct group *)(q + j->k);
-	const u32 half = i->form.groups == 16 ? GROUP_VECS / 2 : GROUP_VECS;
+	const u32 half = form.groups == 16 ? GROUP_VECS / 2 : GROUP_VECS;
 	vi n[GROUP_VECS];
 	s32 sums[2];
 	u32 k;
@@ -199,9 +184,9 @@ static void row_round(const struct ints_job *i, u32 row)
 	}
 }
 
-static void round_item(void *arg, u32 row)
+static u64 ints_row_bytes(const struct gemm_job *j)
 {
-	row_round(arg, row);
+	return ALIGN_UP(j->k + j->k / INT_COLS * sizeof(struct group), 64ull) + 64;
 }
 
 /* ---- units of W ---- */
@@ -413,7 +398,7 @@ static __inline_always void unit_add(const struct int_form f, const u8 *codes,
 	}
 }
 
-/* A tile: a panel, its first row in the buffer, and a part of K. */
+/* A tile: a panel, its first row of x, and a part of K. */
 struct tile_at {
 	u32	p;
 	u32	row;
@@ -425,7 +410,7 @@ struct tile_at {
 static __inline_always float *sums_at(const struct ints_job *i,
 				      const struct tile_at *at, u32 m)
 {
-	return i->j->y + (i->m + at->row + m) * i->j->y_ld + at->p * INT_ROWS;
+	return i->j->y + (at->row + m) * i->j->y_ld + at->p * INT_ROWS;
 }
 
 /* Write the sums of row @m; behind the last part of K, with the bias. */
@@ -481,9 +466,9 @@ static __inline_always void tile(const struct int_form f,
 	const u8 *codes = panel + t->k / INT_COLS * unit, *end = codes + part;
 	const u8 *scales = panel + j->k / INT_COLS * unit +
 			   t->k / i->chunk * bytes;
-	const u8 *x = i->x + t->row * i->x_bytes;
+	const u8 *x = (const u8 *)j->rows + t->row * j->row_bytes;
 	struct rows_at at = {
-		.q = (const s8 *)x + t->k, .bytes = i->x_bytes,
+		.q = (const s8 *)x + t->k, .bytes = j->row_bytes,
 		.g = (const struct group *)(x + j->k) + t->k / INT_COLS,
 	};
 	struct scales block;
@@ -536,72 +521,43 @@ static tile_fn * const tiles[NR_KERN_DTYPES][4] = {
 	[KERN_W8_128] = TILES_OF(W8_32),
 };
 
-/* All rows of the buffer, by one part of K of one panel. */
+/* All rows of x, by one part of K of one panel. */
 static void panel_mul(const struct ints_job *i, struct tile_at t)
 {
 	tile_fn * const *fns = tiles[i->j->type];
 	u32 size;
 
-	for (; t.row < i->nr; t.row += 1u << size) {
-		size = min(31 - __builtin_clz(i->nr - t.row), 3);
+	for (; t.row < i->j->m; t.row += 1u << size) {
+		size = min(31 - __builtin_clz(i->j->m - t.row), 3);
 		fns[size](i, &t);
 	}
 }
 
 /*
- * Some panels and all rows of the buffer.  If reading W is the limit, panels are read from
- * beginning to end; else parts of rows of x stay in the first-level cache.
+ * Some panels.  If reading W is the limit, they are read from beginning to end; else parts
+ * of rows of x stay in the first-level cache.
  */
-static void panels_item(void *arg, u32 item)
+static void ints_mul(const struct gemm_job *j, const struct gemm_box *b)
 {
-	const struct ints_job *i = arg;
-	const u32 first = item * i->j->n_step, k = i->j->k;
-	const u32 end = min(first + i->j->n_step, DIV_ROUND_UP(i->j->n, INT_ROWS));
-	const u32 len = i->nr < PARTS_MIN ? k : K_PART;
-	struct tile_at t = { .p = first };
-
-	for (; t.k < k; t.k = t.k_end) {
-		t.k_end = min(k, t.k + len);
-		for (t.p = first; t.p < end; t.p++)
-			panel_mul(i, t);
-	}
-}
-
-/* The rows of x of @i. */
-static void rows_mul(struct kern_ctx *ctx, struct ints_job *i)
-{
-	u32 row;
-
-	if ((u64)i->nr * i->j->k >= KERN_PARALLEL_MIN / 8)
-		kern_parallel(ctx, i->nr, round_item, i);
-	else
-		for (row = 0; row < i->nr; row++)
-			row_round(i, row);
-	kern_parallel(ctx, i->j->n_items, panels_item, i);
-}
-
-void KERN_FN(gemm_ints)(struct kern_ctx *ctx, struct gemm_job *j)
-{
-	u8 alone[ALONE_BYTES] __attribute__((aligned(64)));
 	const struct int_form form = int_form_of(j->type);
-	const u32 chunk = kern_block_elems(j->type), threads = ctx ?
-			  kern_ctx_nr_threads(ctx) : 1;
-	struct ints_job i = {
-		.j = j, .form = form, .chunk = chunk,
+	const u32 chunk = kern_block_elems(j->type);
+	const u32 len = j->m < PARTS_MIN ? j->k : K_PART;
+	const struct ints_job i = {
+		.j = j, .chunk = chunk,
 		.panel = int_panel_bytes(&form, j->k, chunk),
-		.x = ctx ? (u8 *)kern_ctx_room(ctx) + KERN_ROOM : alone,
-		.x_bytes = ALIGN_UP(j->k + j->k / INT_COLS *
-				    sizeof(struct group), 64ull) + 64,
 	};
-	const u32 panels = DIV_ROUND_UP(j->n, INT_ROWS);
-	const u32 fit = (ctx ? KERN_ROOM : ALONE_BYTES) / i.x_bytes;
+	struct tile_at t = { .p = b->p };
 
-	j->n_step = max((u64)panels / (ITEMS * threads), STEP_MIN);
-	j->n_items = DIV_ROUND_UP(panels, j->n_step);
-	for (; i.m < j->m; i.m += i.nr) {
-		i.nr = min(j->m - i.m, fit);
-		rows_mul(ctx, &i);
+	for (; t.k < j->k; t.k = t.k_end) {
+		t.k_end = min(j->k, t.k + len);
+		for (t.p = b->p; t.p < b->p_end; t.p++)
+			panel_mul(&i, t);
 	}
 }
+
+const struct gemm_kind KERN_FN(kind_ints) = {
+	.w_rows = INT_ROWS, .m_rows = GEMM_ALL, .step_min = 2, .step_max = GEMM_ALL,
+	.row_bytes = ints_row_bytes, .round = ints_round, .mul = ints_mul,
+};
 
 #endif /* KERN_INTS */

@@ -7,10 +7,9 @@
  * (packed.h), which is multiplied by one pair of x in all lanes.  So a sum stays
  * in its lane, and W is read in the order of memory.
  *
- * Rows of x are rounded first, as many as fit the buffer.  An item is a box of the
- * output: up to M_PANEL of these rows by some panels of W.  K is cut into parts of
- * K_PART.  A part of a panel of W stays in the second-level cache while tiles of up
- * to TILE_M rows of x are multiplied by it.
+ * Rows of x are rounded first (v_gemm_parts.c).  A box is up to M_PANEL of these rows
+ * by some panels of W.  K is cut into parts of K_PART.  A part of a panel of W stays in
+ * the second-level cache while tiles of up to TILE_M rows of x are multiplied by it.
  *
  * The sum of an element runs over K in parts of K_PART, in order; in a part
  * over pairs, in order; the bias comes last.  This order is the same in every
@@ -30,29 +29,6 @@
 #define AHEAD		3072u
 /* Elements of x that stay in the second-level cache with parts of W. */
 #define NEAR		(200u << 10)
-/* Items for each thread; limits for the panels of an item. */
-#define ITEMS		16
-#define STEP_MIN	2ull
-#define STEP_MAX	32ull
-/* Elements for rows of x without threads: one row of PACK_MAX_COLS fits. */
-#define ALONE		(PACK_MAX_COLS + 64)
-
-/**
- * struct packed_job - one product, or some rows of it
- * @j:	the product
- * @x:	rows in bf16, with zeros up to a whole pair
- * @ld:	elements from a row to the next: rows do not share cache sets
- * @m:	first row of y
- * @nr:	rows
- */
-struct packed_job {
-	struct gemm_job	*j;
-	u16		*x;
-	u64		ld;
-	u32		m;
-	u32		nr;
-};
-
 /*
  * A tile: its rows of y and of x, its part of a panel of W and the next part, and its
  * number among the tiles of this part.
@@ -68,14 +44,6 @@ struct tile_at {
 	const u16	*next;
 	u32		tile;
 	u32		nr_tiles;
-};
-
-/* Some rows of x by some panels of W. */
-struct box {
-	u32	row;			/* in the buffer */
-	u32	nr;
-	u32	p;
-	u32	p_end;
 };
 
 /* Write or, from the second part of K on, add 16 sums to y; then the bias. */
@@ -177,35 +145,44 @@ static __inline_always __mmask16 first_lanes(u32 n)
 	return n >= VW ? 0xffff : (1u << n) - 1;
 }
 
-/* One row of x as bf16, zeros up to 16. */
-static void round_item(void *arg, u32 row)
+/* Elements from a row to the next: rows do not share cache sets. */
+static u64 packed_ld(const struct gemm_job *j)
 {
-	const struct packed_job *p = arg;
-	const float *x = p->j->x + (p->m + row) * p->j->x_ld;
-	u16 *to = p->x + row * p->ld;
+	return ALIGN_UP((u64)j->k, 32ull) + 32;
+}
+
+static u64 packed_row_bytes(const struct gemm_job *j)
+{
+	return packed_ld(j) * sizeof(u16);
+}
+
+/* One row of x as bf16, zeros up to 16. */
+static void packed_round(const struct gemm_job *j, u32 row, void *to)
+{
+	const float *x = j->x + row * j->x_ld;
 	u32 i;
 
-	for (i = 0; i < p->j->k; i += VW)
-		_mm256_storeu_si256((__m256i *)(to + i),
+	for (i = 0; i < j->k; i += VW)
+		_mm256_store_si256((__m256i *)((u16 *)to + i),
 			(__m256i)_mm512_cvtneps_pbh(_mm512_maskz_loadu_ps(
-				first_lanes(p->j->k - i), x + i)));
+				first_lanes(j->k - i), x + i)));
 }
 
 /* All rows of the box against one part of a panel of W. */
-static void panel_mul(const struct packed_job *p, const struct box *b,
+static void panel_mul(const struct gemm_job *j, const struct gemm_box *b,
 		      struct tile_at at)
 {
-	const u16 *x = p->x + b->row * p->ld + at.k;
+	const u16 *x = (const u16 *)j->rows + b->m * packed_ld(j) + at.k;
 	u32 mr, row;
 
-	at.x_ld = p->ld;
+	at.x_ld = packed_ld(j);
 	at.nr_tiles = DIV_ROUND_UP(b->nr, TILE_M);
 	for (at.tile = 0, row = 0; at.tile < at.nr_tiles; at.tile++, row += mr) {
 		/* Tiles of about equal size. */
 		mr = (b->nr - row) / (at.nr_tiles - at.tile);
-		at.m = p->m + b->row + row;
-		at.x = x + row * p->ld;
-		tiles[mr][at.nr_tiles == 1](p->j, &at);
+		at.m = b->m + row;
+		at.x = x + row * at.x_ld;
+		tiles[mr][at.nr_tiles == 1](j, &at);
 	}
 }
 
@@ -215,86 +192,55 @@ static u32 part_len(const struct gemm_job *j, u32 k)
 }
 
 /* x stays in the cache: W in the order of memory. */
-static void box_whole(const struct packed_job *p, const struct box *b, u64 size)
+static void box_whole(const struct gemm_job *j, const struct gemm_box *b,
+		      u64 size)
 {
-	struct tile_at at = { .w = (const u16 *)p->j->w + b->p * size };
+	struct tile_at at = { .w = (const u16 *)j->w + b->p * size };
 	u32 i;
 
 	for (i = b->p; i < b->p_end; i++) {
 		at.n = i * PACK_ROWS;
-		for (at.k = 0; at.k < p->j->k; at.k += K_PART) {
-			at.len = part_len(p->j, at.k);
+		for (at.k = 0; at.k < j->k; at.k += K_PART) {
+			at.len = part_len(j, at.k);
 			at.next = at.w + (u64)at.len * PACK_ROWS;
-			panel_mul(p, b, at);
+			panel_mul(j, b, at);
 			at.w = at.next;
 		}
 	}
 }
 
 /* More rows: a part of K at a time, so that this part of x stays there. */
-static void box_parts(const struct packed_job *p, const struct box *b, u64 size)
+static void box_parts(const struct gemm_job *j, const struct gemm_box *b,
+		      u64 size)
 {
 	struct tile_at at = { };
 	u32 i;
 
-	for (; at.k < p->j->k; at.k += K_PART) {
-		at.len = part_len(p->j, at.k);
+	for (; at.k < j->k; at.k += K_PART) {
+		at.len = part_len(j, at.k);
 		for (i = b->p; i < b->p_end; i++) {
 			at.n = i * PACK_ROWS;
-			at.w = (const u16 *)p->j->w + i * size +
+			at.w = (const u16 *)j->w + i * size +
 			       (u64)at.k * PACK_ROWS;
 			at.next = at.w + size;
-			panel_mul(p, b, at);
+			panel_mul(j, b, at);
 		}
 	}
 }
 
-static void box_item(void *arg, u32 i)
+static void packed_mul(const struct gemm_job *j, const struct gemm_box *b)
 {
-	const struct packed_job *p = arg;
-	const struct gemm_job *j = p->j;
 	const u64 size = ALIGN_UP((u64)j->k, 2ull) * PACK_ROWS;
-	struct box b = {
-		.row = i / j->n_items * M_PANEL,
-		.p = i % j->n_items * j->n_step,
-	};
 
-	b.nr = min(p->nr - b.row, M_PANEL);
-	b.p_end = min(DIV_ROUND_UP(j->n, PACK_ROWS), b.p + j->n_step);
-	if (b.nr * p->ld <= NEAR)
-		box_whole(p, &b, size);
+	if (b->nr * packed_ld(j) <= NEAR)
+		box_whole(j, b, size);
 	else
-		box_parts(p, &b, size);
+		box_parts(j, b, size);
 }
 
-/* The rows of x of @p. */
-static void rows_mul(struct kern_ctx *ctx, struct packed_job *p)
-{
-	const u32 panels = DIV_ROUND_UP(p->j->n, PACK_ROWS);
-	const u32 m_items = DIV_ROUND_UP(p->nr, M_PANEL);
-	const u32 items = ITEMS * (ctx ? kern_ctx_nr_threads(ctx) : 1);
-	const u64 step = (u64)panels * m_items / items;
-
-	p->j->n_step = min(max(step, STEP_MIN), STEP_MAX);
-	p->j->n_items = DIV_ROUND_UP(panels, p->j->n_step);
-	kern_parallel((u64)p->nr * p->j->k < KERN_PARALLEL_MIN / 4 ? NULL : ctx,
-		      p->nr, round_item, p);
-	kern_parallel(ctx, p->j->n_items * m_items, box_item, p);
-}
-
-void KERN_FN(gemm_packed)(struct kern_ctx *ctx, struct gemm_job *j)
-{
-	u16 alone[ALONE] __attribute__((aligned(64)));
-	struct packed_job p = {
-		.j = j, .ld = ALIGN_UP((u64)j->k, 32ull) + 32,
-		.x = ctx ? (u16 *)((u8 *)kern_ctx_room(ctx) + KERN_ROOM) : alone,
-	};
-	const u32 fit = (ctx ? KERN_ROOM / sizeof(*p.x) : ALONE) / p.ld;
-
-	for (; p.m < j->m; p.m += p.nr) {
-		p.nr = min(j->m - p.m, fit);
-		rows_mul(ctx, &p);
-	}
-}
+const struct gemm_kind KERN_FN(kind_packed) = {
+	.w_rows = PACK_ROWS, .m_rows = M_PANEL, .step_min = 2, .step_max = 32,
+	.row_bytes = packed_row_bytes, .round = packed_round, .mul = packed_mul,
+};
 
 #endif /* KERN_FAST */

@@ -50,7 +50,8 @@
 	.softcap	= KERN_FN(softcap),				\
 	.conv		= KERN_FN(conv),				\
 	.scan		= KERN_FN(scan),				\
-	.gated_norm	= KERN_FN(gated_norm),
+	.gated_norm	= KERN_FN(gated_norm),			\
+	.gemm_parts	= KERN_FN(gemm_parts),
 
 const struct kern_ops KERN_FN(ops) = {
 	.variant	= STR(KERN_VARIANT),

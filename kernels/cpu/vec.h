@@ -60,6 +60,8 @@ void KERN_FN(rope_pairs)(struct kern_ctx *ctx,
 			 const struct kern_rope_pairs *r);
 void KERN_FN(attention)(struct kern_ctx *ctx, const struct kern_attn *a);
 void KERN_FN(attn_latent)(struct kern_ctx *ctx, const struct kern_attn *a);
+void KERN_FN(gemm_parts)(struct kern_ctx *ctx, const struct kern_gemm_part *parts,
+			 u32 nr);
 void KERN_FN(silu_mul)(struct kern_ctx *ctx, const float *gate,
 		       const float *up, u64 ld, u32 m, u32 d, float *y);
 void KERN_FN(act)(struct kern_ctx *ctx, enum kern_act act, const float *gate,
