@@ -3,10 +3,11 @@
  * experts.c - a layer whose rows choose experts
  *
  * The router gives each row a number for each expert, and the row chooses those with
- * the largest.  Each expert gets the rows that chose it, in the order of the batch, as
- * one product.  The outputs of all experts are in one array, one expert after the
- * other: a row of it is a slot.  Then each row adds up its slots, times its shares, in
- * the order of its own ranks.
+ * the largest.  Each expert gets the rows that chose it, in the order of the batch.  So a
+ * step reads the weights of an expert once, and not at all if no row chose it.  As many
+ * experts as fit the workspace run together.  The outputs of all experts are in one array,
+ * one expert after the other: a row of it is a slot.  Then each row adds up its slots,
+ * times its shares, in the order of its own ranks.
  *
  * So a row's bits depend on the row alone in exact mode: products do not depend on
  * which rows they have, and the sum does not depend on where slots are.
@@ -14,7 +15,12 @@
  * The host sorts rows by expert.  On a device it fetches the choice of the rows and
  * waits, so such a step is not recorded.
  */
+#include <stddef.h>
+
 #include "runtime/model/internal.h"
+
+/* Most experts that run together. */
+#define GROUP_EXPERTS	64u
 
 /* The choice of the router: chosen, shares and, on the host, chosen_host. */
 static int choose(struct model *model, const struct model_layer *l, u32 m)
@@ -76,18 +82,92 @@ static void sort_slots(struct model *model, u32 m,
 	to_ops(model, w->from, w->from_host, nr);
 }
 
-/* One expert, for the slots @from to @end. */
-static void run_expert(struct model *model, const struct model_mlp *expert,
-		       u32 from, u32 end)
+/* Experts that run together, and the slots of each; see sort_slots(). */
+struct group {
+	const struct model_mlp	*experts;
+	const u32		*first;
+	u32			begin;
+	u32			end;
+};
+
+/* Slots of the group before expert @e. */
+static u32 slots_before(const struct group *g, u32 e)
+{
+	return g->first[e] - g->first[g->begin];
+}
+
+/* From @x, rows of all slots, to @y, the same, for one matrix of each expert. */
+struct step {
+	size_t		weight;		/* places in struct model_mlp */
+	size_t		bias;
+	const float	*x;
+	float		*y;
+};
+
+static struct kern_gemm_part part_of(const struct group *g, const struct step *s, u32 e)
+{
+	const u8 *expert = (const u8 *)&g->experts[e];
+	const struct kern_weight *w = (const void *)(expert + s->weight);
+
+	return (struct kern_gemm_part){
+		.x = s->x + (u64)slots_before(g, e) * w->cols, .w = w,
+		.bias = *(float * const *)(const void *)(expert + s->bias),
+		.m = g->first[e + 1] - g->first[e],
+		.y = s->y + (u64)slots_before(g, e) * w->rows,
+	};
+}
+
+/* The products of some steps, all at once.  Those with the same rows are neighbours. */
+static void run_steps(struct model *model, const struct group *g,
+		      const struct step *steps, u32 nr_steps)
+{
+	struct kern_gemm_part parts[2 * GROUP_EXPERTS];
+	u32 e, i, nr = 0;
+
+	for (e = g->begin; e < g->end; e++)
+		for (i = 0; i < nr_steps && g->first[e] < g->first[e + 1]; i++)
+			parts[nr++] = part_of(g, &steps[i], e);
+	if (!nr)
+		return;
+	kern_gemm_parts(model->ops, model->ctx, parts, nr);
+	for (i = 0; i < nr; i++)
+		settle(model, parts[i].y, (u64)parts[i].m * parts[i].w->rows);
+}
+
+#define STEP(what, from, to)						\
+	{ offsetof(struct model_mlp, what), offsetof(struct model_mlp, what##_bias), \
+	  from, to }
+
+static void run_group(struct model *model, const struct group *g)
 {
 	const struct model_config *cfg = &model->cfg;
 	struct model_work *w = &model->work;
-	const u32 m = end - from;
+	const u32 from = g->first[g->begin], m = slots_before(g, g->end);
+	const bool gated = cfg->gated || cfg->moe.alpha;
+	const struct step widen[] = {
+		STEP(up, w->gathered, w->up), STEP(gate, w->gathered, w->gate),
+	};
+	const struct step narrow = STEP(down, w->gate, w->made + (u64)from * cfg->hidden);
 
 	model->ops->gather(model->ctx, w->h, w->from + from, m, cfg->hidden,
 			   w->gathered);
-	mlp_run(model, expert, cfg->moe.inter, cfg->moe.alpha, w->gathered, m,
-		w->made + (u64)from * cfg->hidden);
+	run_steps(model, g, widen, gated ? 2 : 1);
+	mlp_activate(model, m, cfg->moe.inter, cfg->moe.alpha);
+	run_steps(model, g, &narrow, 1);
+}
+
+/*
+ * The end of a group that begins with expert @begin.  The workspace has room for one row
+ * of the widest MLP for each row of a batch, and an expert has at most that many slots.
+ */
+static u32 group_end(const struct model *model, const u32 *first, u32 begin)
+{
+	u32 e = begin + 1;
+
+	while (e < model->cfg.moe.experts && e - begin < GROUP_EXPERTS &&
+	       first[e + 1] - first[begin] <= model->info.max_rows)
+		e++;
+	return e;
 }
 
 void experts_run(struct model *model, const struct model_layer *l, u32 m)
@@ -95,16 +175,18 @@ void experts_run(struct model *model, const struct model_layer *l, u32 m)
 	const struct model_config *cfg = &model->cfg;
 	const struct moe_config *moe = &cfg->moe;
 	struct model_work *w = &model->work;
-	u32 first[KERN_MAX_EXPERTS + 1], e;
+	u32 first[KERN_MAX_EXPERTS + 1];
+	struct group g = { .experts = l->experts, .first = first };
 
 	/* The step's end reports a failure of the device. */
 	if (choose(model, l, m))
 		return;
 	sort_slots(model, m, first);
-	for (e = 0; e < moe->experts; e++)
-		if (first[e] < first[e + 1])
-			run_expert(model, &l->experts[e], first[e],
-				   first[e + 1]);
+	for (; g.begin < moe->experts; g.begin = g.end) {
+		g.end = group_end(model, first, g.begin);
+		if (slots_before(&g, g.end))
+			run_group(model, &g);
+	}
 	if (moe->shared_inter)
 		mlp_run(model, &l->shared, moe->shared_inter, 0, w->h, m,
 			w->shared);

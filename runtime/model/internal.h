@@ -228,7 +228,7 @@ void latent_attend(struct model *model, const struct layer_kv *lkv,
 /* ---- mlp.c ---- */
 
 /**
- * mlp_run() - run an MLP, or an expert
+ * mlp_run() - run an MLP
  * @mlp:    its matrices
  * @width:  rows of its gate
  * @alpha:  not 0: its gate is clamped, with this factor in its sigmoid
@@ -237,6 +237,9 @@ void latent_attend(struct model *model, const struct layer_kv *lkv,
  */
 void mlp_run(struct model *model, const struct model_mlp *mlp, u32 width,
 	     float alpha, const float *x, u32 m, float *y);
+
+/* @m rows of work.gate = act(gate) * up, or act(up); @alpha as of mlp_run(). */
+void mlp_activate(struct model *model, u32 m, u32 width, float alpha);
 
 /* ---- experts.c ---- */
 

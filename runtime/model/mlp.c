@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * mlp.c - an MLP, of a layer or of an expert
+ * mlp.c - an MLP of a layer, or of experts that all rows have
  *
  * The gate, if there is one, is the activation of one projection times another.  The
  * workspace has room for the widest one.
  */
 #include "runtime/model/internal.h"
 
-/* gate = act(gate) * up, or act(up) */
-static void activate(struct model *model, u32 m, u32 width, float alpha)
+void mlp_activate(struct model *model, u32 m, u32 width, float alpha)
 {
 	const struct model_config *cfg = &model->cfg;
 	struct model_work *w = &model->work;
@@ -40,6 +39,6 @@ void mlp_run(struct model *model, const struct model_mlp *mlp, u32 width,
 		}, 2, m);
 	else
 		project(model, x, &mlp->up, mlp->up_bias, m, w->up);
-	activate(model, m, width, alpha);
+	mlp_activate(model, m, width, alpha);
 	project(model, w->gate, &mlp->down, mlp->down_bias, m, y);
 }
