@@ -519,6 +519,8 @@ struct kern_route {
  * @slots:  [@m][@chosen] row of @y
  * @shares: [@m][@chosen]
  * @base:   [@m][@d], added first; may be NULL
+ * @gates:  [@m], a row of base is multiplied by the sigmoid of its gate, 1 / (1 + exp(-gate));
+ *	    NULL: by nothing
  * @m:      rows
  * @chosen: as in struct kern_route
  * @d:      elements of a row
@@ -529,6 +531,7 @@ struct kern_blend {
 	const u32	*slots;
 	const float	*shares;
 	const float	*base;
+	const float	*gates;
 	u32		m;
 	u32		chosen;
 	u32		d;

@@ -181,12 +181,16 @@ static void blend_row(const struct kern_blend *b, u64 row)
 	const float *shares = b->shares + row * b->chosen;
 	const u32 *slots = b->slots + row * b->chosen;
 	const float *base = b->base ? b->base + row * b->d : NULL;
+	vf sum, by = vf_set(1.0f);
 	u32 i, j, n;
-	vf sum;
 
+	if (b->gates)
+		by = by / (by + vf_exp(vf_set(-b->gates[row])));
 	for (j = 0; j < b->d; j += VW) {
 		n = min(b->d - j, (u32)VW);
 		sum = base ? vf_load_part(base, j, n, KERN_F32) : vf_set(0);
+		if (b->gates)
+			sum *= by;
 		for (i = 0; i < b->chosen; i++)
 			sum = vf_fma(vf_set(shares[i]),
 				     vf_load_part(b->y, (u64)slots[i] * b->d + j,

@@ -264,6 +264,7 @@ struct k_blend_args {
 	const u32	*slots;
 	const float	*shares;
 	const float	*base;		/* may be NULL */
+	const float	*gates;		/* likewise */
 	float		*out;
 	u32		m;
 	u32		chosen;

@@ -107,6 +107,22 @@ KERNEL(k_route, 32)(struct k_route_args a)
 			  a.shares + (u64)row * a.chosen);
 }
 
+/* Four elements of the base of a row, times the sigmoid of its gate. */
+DEVICE four base_load(const struct k_blend_args &a, u32 row, u32 q)
+{
+	four base = row_load(a.base + (u64)row * a.d, q, a.d, a.vec);
+	u32 i;
+
+	if (a.gates) {
+		const float by = 1.0f / add_rn(1.0f, f_exp(-a.gates[row]));
+
+#pragma unroll
+		for (i = 0; i < 4; i++)
+			base.v[i] = mul_rn(base.v[i], by);
+	}
+	return base;
+}
+
 KERNEL(k_blend, 256)(struct k_blend_args a)
 {
 	u32 row, q, i, r;
@@ -118,7 +134,7 @@ KERNEL(k_blend, 256)(struct k_blend_args a)
 			four sum = { { 0.0f, 0.0f, 0.0f, 0.0f } };
 
 			if (a.base)
-				sum = row_load(a.base + out, q, a.d, a.vec);
+				sum = base_load(a, row, q);
 			for (r = 0; r < a.chosen; r++) {
 				const four y = row_load(a.y + (u64)a.slots[at +
 							r] * a.d, q, a.d,

@@ -319,7 +319,7 @@ void cuda_blend(struct kern_ctx *ctx, const struct kern_blend *b)
 	struct cuda_ctx *c = cuda_of(ctx);
 	const struct k_blend_args a = {
 		.y = b->y, .slots = b->slots, .shares = b->shares,
-		.base = b->base, .out = b->out, .m = b->m,
+		.base = b->base, .gates = b->gates, .out = b->out, .m = b->m,
 		.chosen = b->chosen, .d = b->d, .settle = c->settle,
 		.vec = at_16(b->y) && at_16(b->base) && at_16(b->out) &&
 		       !(b->d % 4),

@@ -96,11 +96,12 @@ void kern_ref_route(struct kern_ctx *ctx, const struct kern_route *r)
 void kern_ref_blend(struct kern_ctx *ctx, const struct kern_blend *b)
 {
 	u64 i, j, at;
-	double sum;
+	double sum, by;
 
 	for (i = 0; i < b->m; i++) {
+		by = b->gates ? 1 / (1 + exp(-(double)b->gates[i])) : 1;
 		for (j = 0; j < b->d; j++) {
-			sum = b->base ? b->base[i * b->d + j] : 0;
+			sum = b->base ? b->base[i * b->d + j] * by : 0;
 			for (at = i * b->chosen; at < (i + 1) * b->chosen; at++)
 				sum += (double)b->shares[at] *
 				       b->y[(u64)b->slots[at] * b->d + j];

@@ -94,6 +94,7 @@ struct latent_config {
  * @inter:	width of an expert
  * @shared_inter: width of the expert of all tokens, 0 for none.  Several of them are
  *		one with the sum of their widths
+ * @shared_gate: its output is multiplied by the sigmoid of one number of each token
  * @groups:	groups of experts, of one size; 1: no groups
  * @groups_chosen: a token chooses among the experts of so many groups
  * @over_chosen: shares are a softmax over the chosen experts, else over all
@@ -110,6 +111,7 @@ struct moe_config {
 	u32	chosen;
 	u32	inter;
 	u32	shared_inter;
+	bool	shared_gate;
 	u32	groups;
 	u32	groups_chosen;
 	bool	over_chosen;
@@ -138,6 +140,7 @@ enum weight_layout {
 	LAYOUT_GPT2_ROWS,	/* as GPT2, and no matrix is transposed */
 	LAYOUT_GPT_OSS_EACH,	/* as GPT_OSS, with one tensor a matrix of an expert */
 	LAYOUT_LATENT_TWO,	/* as LATENT, with matrices of keys and of values */
+	LAYOUT_MIXTRAL,		/* as LLAMA, with other names of experts */
 };
 
 /* How q and k are normalised before rotation. */

@@ -161,6 +161,10 @@ static void experts_read_more(struct mj_file *f,
 
 	if (k->shared)
 		experts_read_shared(f, k->shared, moe);
+	if (k->shared_inter)
+		mj_need_u32(f, f->root, k->shared_inter, 1, EXPERT_MAX_INTER,
+			    &moe->shared_inter);
+	moe->shared_gate = k->shared_inter;
 	if (k->scale)
 		mj_real(f, f->root, k->scale, 1e-6, 1e6, &scale);
 	moe->scale = scale;

@@ -188,7 +188,7 @@ static void say_mlp(const struct words *w, const struct model_config *c)
 static void say_experts(const struct words *w, const struct model_config *c)
 {
 	const struct moe_config *m = &c->moe;
-	char shared[40] = "", groups[48] = "";
+	char shared[56] = "", groups[48] = "";
 	u32 i, sparse = 0;
 
 	for (i = 0; i < c->layers; i++)
@@ -196,8 +196,8 @@ static void say_experts(const struct words *w, const struct model_config *c)
 	if (!sparse)
 		return;
 	if (m->shared_inter)
-		snprintf(shared, sizeof(shared), ", one for all %u wide",
-			 m->shared_inter);
+		snprintf(shared, sizeof(shared), ", one for all %u wide%s",
+			 m->shared_inter, m->shared_gate ? " with a gate" : "");
 	if (m->groups > 1)
 		snprintf(groups, sizeof(groups), ", of %u of %u groups",
 			 m->groups_chosen, m->groups);

@@ -190,9 +190,12 @@ void experts_run(struct model *model, const struct model_layer *l, u32 m)
 	if (moe->shared_inter)
 		mlp_run(model, &l->shared, moe->shared_inter, 0, w->h, m,
 			w->shared);
+	if (moe->shared_gate)
+		project(model, w->h, &l->shared_gate, NULL, m, w->shared_gates);
 	model->ops->blend(model->ctx, &(struct kern_blend){
 		.y = w->made, .slots = w->slots, .shares = w->shares,
-		.base = moe->shared_inter ? w->shared : NULL, .m = m,
+		.base = moe->shared_inter ? w->shared : NULL,
+		.gates = moe->shared_gate ? w->shared_gates : NULL, .m = m,
 		.chosen = moe->chosen, .d = cfg->hidden, .out = w->h,
 	});
 	settle(model, w->h, (u64)m * cfg->hidden);

@@ -141,6 +141,59 @@ static const struct config_family qwen3_moe = {
 	.has_attn_bias = true,
 };
 
+static const struct config_expert_keys qwen2_experts = {
+	.experts = "num_experts",
+	.chosen = "num_experts_per_tok",
+	.inter = "moe_intermediate_size",
+	.norm = "norm_topk_prob",
+	.every = "decoder_sparse_step",
+	.dense = "mlp_only_layers",
+	.shared_inter = "shared_expert_intermediate_size",
+};
+
+static const struct config_family qwen2_moe = {
+	.keys = &llama_keys,
+	.experts = &qwen2_experts,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU,
+		    .qkv_bias = true },
+	.window = WINDOW_UPPER,
+	.def_window = 4096,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+};
+
+static const struct config_expert_keys mixtral_experts = {
+	.experts = "num_local_experts",
+	.chosen = "num_experts_per_tok",
+};
+
+static const struct config_family mixtral = {
+	.keys = &llama_keys,
+	.experts = &mixtral_experts,
+	.preset = { .layout = LAYOUT_MIXTRAL, .gated = true, .act = KERN_SILU,
+		    .moe = { .over_chosen = true } },
+	.window = WINDOW_ALL,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+};
+
+static const struct config_expert_keys olmoe_experts = {
+	.experts = "num_experts",
+	.chosen = "num_experts_per_tok",
+	.norm = "norm_topk_prob",
+};
+
+static const struct config_family olmoe = {
+	.keys = &llama_keys,
+	.experts = &olmoe_experts,
+	.preset = { .layout = LAYOUT_LLAMA, .gated = true, .act = KERN_SILU,
+		    .qk_norm = QK_NORM_WHOLE },
+	.kv_is_heads = true,
+	.rope_keys = ROPE_KEYS_PLAIN,
+	.has_head_dim = true,
+	.has_attn_bias = true,
+};
+
 static const struct config_expert_keys deepseek_experts = {
 	.experts = "n_routed_experts",
 	.chosen = "num_experts_per_tok",
@@ -478,7 +531,8 @@ static const char * const irrelevant[] = {
 	"predict_special_tokens", "prefix",
 	"pretraining_tp", "problem_type", "reorder_and_upcast_attn",
 	"repetition_penalty", "resid_pdrop", "return_dict",
-	"return_dict_in_generate", "router_aux_loss_coef", "sep_token_id", "seq_aux", "summary_activation",
+	"return_dict_in_generate", "router_aux_loss_coef", "router_jitter_noise", "sep_token_id", "seq_aux",
+	"summary_activation",
 	"summary_first_dropout", "summary_proj_to_labels", "summary_type",
 	"summary_use_proj", "suppress_tokens", "task_specific_params",
 	"temperature", "tie_encoder_decoder", "tokenizer_class", "top_k",

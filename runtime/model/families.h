@@ -15,6 +15,9 @@
 	x("Qwen2ForCausalLM",	qwen2)					\
 	x("Qwen3ForCausalLM",	qwen3)					\
 	x("Qwen3MoeForCausalLM", qwen3_moe)				\
+	x("Qwen2MoeForCausalLM", qwen2_moe)				\
+	x("MixtralForCausalLM",	mixtral)				\
+	x("OlmoeForCausalLM",	olmoe)					\
 	x("Phi3ForCausalLM",	phi3)					\
 	x("Gemma2ForCausalLM",	gemma2)					\
 	x("Gemma3ForCausalLM",	gemma3)					\
@@ -98,6 +101,7 @@ struct config_keys {
  * @clamped:	"swiglu_alpha" and "swiglu_limit" are read
  * @first:	number of layers without experts that come first
  * @shared:	experts of all tokens, each as wide as the others
+ * @shared_inter: width of the expert of all tokens, which has a gate
  * @scale:	factor on shares
  * @method:	how experts are chosen: "greedy", or "group_limited_greedy" with
  *		"n_group" groups, of which "topk_group" can be chosen from
@@ -112,6 +116,7 @@ struct config_expert_keys {
 	const char	*dense;
 	const char	*first;
 	const char	*shared;
+	const char	*shared_inter;
 	const char	*scale;
 	const char	*method;
 	bool		clamped;

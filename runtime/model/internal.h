@@ -45,9 +45,10 @@
  * @chosen:	[rows][chosen] numbers of experts
  * @slots:	[rows][chosen] rows of @made
  * @from:	[slots] the row that each slot belongs to
- * @gathered:	[rows][hidden], input of one expert
+ * @gathered:	[rows][hidden], input of a group of experts, one expert after the other
  * @made:	[slots][hidden], outputs of all experts, one expert after the other
  * @shared:	[rows][hidden], output of the expert of all rows
+ * @shared_gates: [rows], its gate, if it has one
  * @rope:	[rows][2][rotary / 2]
  * @rope_local:	the same for local layers; equals @rope unless they differ
  * @inv_freq:	[rotary / 2] inverse frequencies
@@ -99,6 +100,7 @@ struct model_work {
 	float			*gathered;
 	float			*made;
 	float			*shared;
+	float			*shared_gates;
 	float			*rope;
 	float			*rope_local;
 	float			*inv_freq;

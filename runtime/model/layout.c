@@ -71,7 +71,15 @@ static const struct weight_spec llama_top[] = {
 	M("mlp.shared_experts.up_proj.weight", LAYER(shared.up),	\
 	  SHARED, HIDDEN, SHARED),					\
 	M("mlp.shared_experts.down_proj.weight", LAYER(shared.down),	\
-	  HIDDEN, SHARED, SHARED)
+	  HIDDEN, SHARED, SHARED),					\
+	M("mlp.shared_expert.gate_proj.weight", LAYER(shared.gate),	\
+	  SHARED, HIDDEN, GATED),					\
+	M("mlp.shared_expert.up_proj.weight", LAYER(shared.up),		\
+	  SHARED, HIDDEN, GATED),					\
+	M("mlp.shared_expert.down_proj.weight", LAYER(shared.down),	\
+	  HIDDEN, SHARED, GATED),					\
+	SPEC("mlp.shared_expert_gate.weight", LAYER(shared_gate), ONE,	\
+	     HIDDEN, GATED, F32, LAYER, false)
 
 /* The projections of attention. */
 #define LLAMA_ATTENTION							\
@@ -101,6 +109,20 @@ static const struct weight_spec llama_layer[] = {
 	V("mlp.up_proj.bias", LAYER(mlp.up_bias), INTER, DENSE_BIAS),
 	V("mlp.down_proj.bias", LAYER(mlp.down_bias), HIDDEN, DENSE_BIAS),
 	LLAMA_EXPERTS,
+};
+
+/* ---- Mixtral: as Llama, with experts in all layers ---- */
+
+static const struct weight_spec mixtral_layer[] = {
+	N("input_layernorm.weight", LAYER(attn_norm), HIDDEN, ALWAYS),
+	LLAMA_ATTENTION,
+	N("post_attention_layernorm.weight", LAYER(mlp_norm), HIDDEN, ALWAYS),
+	R("block_sparse_moe.gate.weight", LAYER(router)),
+	E("block_sparse_moe.experts.%u.w1.weight", EXPERT(gate), EXPERT,
+	  HIDDEN),
+	E("block_sparse_moe.experts.%u.w3.weight", EXPERT(up), EXPERT, HIDDEN),
+	E("block_sparse_moe.experts.%u.w2.weight", EXPERT(down), HIDDEN,
+	  EXPERT),
 };
 
 /* ---- StableLM: as Llama, with biases of norms, and norms of single heads ---- */
@@ -406,6 +428,11 @@ static const struct weight_names layouts[] = {
 		.leftovers = { ".rotary_emb.inv_freq", ".k_scale",
 			       ".v_scale" },
 	},
+	[LAYOUT_MIXTRAL] = {
+		.prefixes = { "model." }, .layers = "layers.",
+		.head = "lm_head.weight", TABLES(llama_top, mixtral_layer),
+		.leftovers = { ".rotary_emb.inv_freq" },
+	},
 	[LAYOUT_LATENT] = {
 		.prefixes = { "model." }, .layers = "layers.",
 		.head = "lm_head.weight", TABLES(llama_top, latent_layer),
@@ -529,6 +556,8 @@ u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 		return 2ull * cfg->moe.inter;
 	case DIM_SHARED:
 		return cfg->moe.shared_inter;
+	case DIM_ONE:
+		return 1;
 	case DIM_Q_RANK:
 		return cfg->latent.q_rank;
 	case DIM_RANK:
@@ -733,7 +762,9 @@ static bool weight_needed(const struct model_config *cfg, enum weight_need need,
 	case NEED_EXPERT_BIAS:
 		return sparse && cfg->moe.expert_bias;
 	case NEED_SHARED:
-		return sparse && cfg->moe.shared_inter;
+		return sparse && cfg->moe.shared_inter && !cfg->moe.shared_gate;
+	case NEED_GATED:
+		return sparse && cfg->moe.shared_gate;
 	case NEED_Q_RANK:
 		return cfg->latent.q_rank;
 	case NEED_NO_Q_RANK:

@@ -27,6 +27,7 @@ enum weight_dim {
 	DIM_EXPERT,	/* width of an expert */
 	DIM_TWO_EXPERT,	/* its gate and up */
 	DIM_SHARED,	/* width of the shared expert */
+	DIM_ONE,
 	DIM_Q_RANK,	/* input of queries */
 	DIM_RANK,	/* a latent vector */
 	DIM_KV_A,	/* a latent vector and the rotated part of keys */
@@ -67,7 +68,8 @@ enum weight_need {
 	NEED_SPARSE,		/* the layer has experts */
 	NEED_ROUTER_BIAS,
 	NEED_EXPERT_BIAS,
-	NEED_SHARED,
+	NEED_SHARED,		/* the layer has an expert of all rows, without a gate */
+	NEED_GATED,		/* the same, with a gate */
 	NEED_Q_RANK,		/* queries are made of an input of their own */
 	NEED_NO_Q_RANK,
 	NEED_ATTENTION,		/* the layer attends */

@@ -611,6 +611,7 @@ static void identity_experts(const struct moe_config *c,
 	identity_u32(id, "moe.chosen", c->chosen);
 	identity_u32(id, "moe.inter", c->inter);
 	identity_u32(id, "moe.shared_inter", c->shared_inter);
+	identity_u32(id, "moe.shared_gate", c->shared_gate);
 	identity_u32(id, "moe.groups", c->groups);
 	identity_u32(id, "moe.groups_chosen", c->groups_chosen);
 	identity_u32(id, "moe.over_chosen", c->over_chosen);

@@ -63,6 +63,7 @@ struct model_layer {
 	struct model_mlp	mlp;		/* without experts */
 	struct kern_weight	router;		/* [experts][hidden] */
 	struct model_mlp	shared;		/* the expert of all rows */
+	struct kern_weight	shared_gate;	/* [1][hidden], of that expert */
 	struct model_mlp	*experts;	/* [experts] */
 };
 

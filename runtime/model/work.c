@@ -79,6 +79,7 @@ static void carve_experts(struct model_work *w, const struct model_config *cfg,
 	w->gathered = take_floats(w, rows * cfg->hidden);
 	w->made = take_floats(w, slots * cfg->hidden);
 	w->shared = take_floats(w, moe->shared_inter ? rows * cfg->hidden : 0);
+	w->shared_gates = take_floats(w, moe->shared_gate ? rows : 0);
 }
 
 static void carve_latent(struct model_work *w, const struct model_config *cfg,

@@ -259,15 +259,19 @@ struct blend {
 	u32			*slots;
 	float			*shares;
 	float			*base;
+	float			*gates;
 };
 
+enum { NO_BASE, BASE, GATED };
+
 /* Every slot is used once, in a random order. */
-static struct blend blend_create(u32 m, u32 chosen, u32 d, bool base)
+static struct blend blend_create(u32 m, u32 chosen, u32 d, u32 base)
 {
 	const u32 n = m * chosen;
 	struct blend b = {
 		.y = rng_floats(&rng, n * d), .shares = rng_floats(&rng, n),
 		.base = base ? rng_floats(&rng, m * d) : NULL,
+		.gates = base == GATED ? rng_floats(&rng, m) : NULL,
 		.slots = (u32 *)poisoned(n),
 	};
 	u32 i, j;
@@ -279,7 +283,8 @@ static struct blend blend_create(u32 m, u32 chosen, u32 d, bool base)
 	}
 	b.b = (struct kern_blend){
 		.y = b.y, .slots = b.slots, .shares = b.shares, .base = b.base,
-		.m = m, .chosen = chosen, .d = d, .out = poisoned(m * d),
+		.gates = b.gates, .m = m, .chosen = chosen, .d = d,
+		.out = poisoned(m * d),
 	};
 	return b;
 }
@@ -290,6 +295,7 @@ static void blend_destroy(struct blend *b)
 	free(b->slots);
 	free(b->shares);
 	free(b->base);
+	free(b->gates);
 	free(b->b.out);
 }
 
@@ -324,6 +330,7 @@ static void blend_alone(const struct kern_ops *ops, const struct kern_blend *b)
 	one.slots = slots;
 	one.shares = b->shares + row * b->chosen;
 	one.base = b->base ? b->base + row * d : NULL;
+	one.gates = b->gates ? b->gates + row : NULL;
 	one.out = out;
 	ops->blend(NULL, &one);
 	ck_assert_bits_eq(b->out + row * d, out, d);
@@ -332,7 +339,7 @@ static void blend_alone(const struct kern_ops *ops, const struct kern_blend *b)
 }
 
 static void try_blend(const struct kern_ops *ops, u32 m, u32 chosen, u32 d,
-		      bool base)
+		      u32 base)
 {
 	struct blend b = blend_create(m, chosen, d, base);
 	float *want = poisoned(m * d);
@@ -362,13 +369,20 @@ START_TEST(test_blend)
 		.chosen = 2, .d = 1, .out = &y,
 	});
 	ck_assert(y == 10.5f);
+	ref->blend(NULL, &(struct kern_blend){
+		.y = (float[]){ 3 }, .slots = (u32[]){ 0 },
+		.shares = (float[]){ 2 }, .base = (float[]){ 5 },
+		.gates = (float[]){ 0 }, .m = 1, .chosen = 1, .d = 1, .out = &y,
+	});
+	ck_assert(y == 8.5f);
 	for (v = 0; (ops = hosted_at(v)); v++) {
-		try_blend(ops, 1, 1, 1, false);
-		try_blend(ops, 5, 2, 77, true);
-		try_blend(ops, 9, 8, 128, false);
-		try_blend(ops, 3, 4, 2880, true);
+		try_blend(ops, 1, 1, 1, NO_BASE);
+		try_blend(ops, 5, 2, 77, BASE);
+		try_blend(ops, 5, 2, 77, GATED);
+		try_blend(ops, 9, 8, 128, NO_BASE);
+		try_blend(ops, 3, 4, 2880, GATED);
 		if (!hosted_is_device(ops))
-			try_blend(ops, 300, 4, 515, true);
+			try_blend(ops, 300, 4, 515, BASE);
 	}
 }
 END_TEST
@@ -405,7 +419,7 @@ START_TEST(test_settles)
 	const u32 d = _i ? 37 : 64, n = 15 * d, skew = _i;
 	float *x = rng_floats(&rng, n), *dx = dev_floats(x, n, skew);
 	float *l = make_logits(&s, false), *out[2], *act[2], *shares[2];
-	struct blend b = blend_create(5, 3, d, true);
+	struct blend b = blend_create(5, 3, d, BASE);
 	struct kern_route r;
 	u32 i, *ids = dev_alloc(15 * sizeof(*ids));
 

@@ -33,6 +33,7 @@ static const char * const cases[] = {
 	"cohere-qk-norm", "cohere2", "gemma1", "phi", "phi-qk-norm",
 	"starcoder2", "starcoder2-plain", "stablelm", "stablelm-qk-norm",
 	"mistral-one-dynamic", "phi3-long", "phi3-short", "opt-behind", "opt-plain", "gpt2-layers",
+	"qwen2-moe", "mixtral", "olmoe",
 };
 
 /*
@@ -44,7 +45,8 @@ static inline bool case_is_smooth(const char *name)
 	const char *slash = strrchr(name, '/');
 
 	name = slash ? slash : name;
-	return !strstr(name, "-moe") && !strstr(name, "gpt-oss");
+	return !strstr(name, "moe") && !strstr(name, "gpt-oss") &&
+	       !strstr(name, "mixtral");
 }
 
 /* The content of a case's file. */

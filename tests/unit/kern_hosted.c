@@ -347,6 +347,7 @@ static void h_blend(struct kern_ctx *any, const struct kern_blend *b)
 	d.slots = on_device(b->slots, (u64)b->m * b->chosen * sizeof(*b->slots));
 	d.shares = floats(b->shares, b->m, 0, b->chosen);
 	d.base = floats(b->base, b->m, 0, b->d);
+	d.gates = floats(b->gates, b->m, 0, 1);
 	d.out = floats(b->out, b->m, 0, b->d);
 	now->blend(ctx, &d);
 	back();

@@ -121,6 +121,26 @@ CASES = {
               norm_topk_prob=False, decoder_sparse_step=2, mlp_only_layers=[],
               output_router_logits=False, router_aux_loss_coef=0.001),
         num_hidden_layers=4),
+    "qwen2-moe": dict(
+        llama("Qwen2MoeForCausalLM", rope_theta=1e6, sliding_window=16,
+              use_sliding_window=False, max_window_layers=3, num_experts=8,
+              num_experts_per_tok=3, moe_intermediate_size=24,
+              shared_expert_intermediate_size=40, norm_topk_prob=False,
+              decoder_sparse_step=1, mlp_only_layers=[],
+              output_router_logits=False, router_aux_loss_coef=0.001),
+        num_hidden_layers=3),
+    "mixtral": dict(
+        llama("MixtralForCausalLM", rope_theta=1e6, sliding_window=None,
+              num_local_experts=8, num_experts_per_tok=2,
+              output_router_logits=False, router_aux_loss_coef=0.02,
+              router_jitter_noise=0.0),
+        num_hidden_layers=3),
+    "olmoe": dict(
+        llama("OlmoeForCausalLM", rope_theta=10000.0, attention_bias=False,
+              clip_qkv=None, num_experts=8, num_experts_per_tok=4,
+              norm_topk_prob=False, output_router_logits=False,
+              router_aux_loss_coef=0.01),
+        num_hidden_layers=3),
     "phi3": llama("Phi3ForCausalLM", rope_theta=10000.0, sliding_window=16,
                   partial_rotary_factor=0.75, pad_token_id=0,
                   original_max_position_embeddings=256, rope_scaling=None),
@@ -344,6 +364,8 @@ MODEL_TYPE = {
     "LlamaForCausalLM": "llama", "MistralForCausalLM": "mistral",
     "Qwen2ForCausalLM": "qwen2", "Qwen3ForCausalLM": "qwen3",
     "Qwen3MoeForCausalLM": "qwen3_moe", "GptOssForCausalLM": "gpt_oss",
+    "Qwen2MoeForCausalLM": "qwen2_moe", "MixtralForCausalLM": "mixtral",
+    "OlmoeForCausalLM": "olmoe",
     "Phi3ForCausalLM": "phi3", "Gemma2ForCausalLM": "gemma2",
     "Gemma3ForCausalLM": "gemma3_text", "GPT2LMHeadModel": "gpt2",
     "OPTForCausalLM": "opt", "GPTNeoXForCausalLM": "gpt_neox",
@@ -395,6 +417,8 @@ def experts(name, shape, reach):
     """The program's tensor of all experts, from the files' one for each."""
     top, what = name.rsplit(".", 1)
     parts = {"gate_up_proj": ["gate_proj", "up_proj"]}.get(what, [what])
+    if ".block_sparse_moe." in name:
+        parts = {"gate_up_proj": ["w1", "w3"], "down_proj": ["w2"]}[what]
     rows = shape[1] // len(parts)
     return torch.stack([
         torch.cat([tensor(f"{top}.{e}.{p}.weight", (rows, shape[2]), False,
@@ -414,8 +438,11 @@ def load(config, dtype, reach):
     head = "lm_head.weight"
     # What the program calls otherwise than its own files do.
     stored = {head: "embed_out.weight"} if kind == "gpt_neox" else {}
-    made = {n: experts(n, tuple(p.shape), reach)
-            if kind in ("qwen3_moe", "deepseek_v2") and ".mlp.experts." in n else
+    if kind == "mixtral":
+        stored = {n: n.replace(".mlp.", ".block_sparse_moe.") for n in own}
+    made = {n: experts(stored.get(n, n), tuple(p.shape), reach)
+            if kind in ("qwen3_moe", "deepseek_v2", "qwen2_moe", "mixtral", "olmoe")
+            and ".mlp.experts." in n else
             tensor(stored.get(n, n), tuple(p.shape), kind.startswith("gemma"),
                    reach)
             for n, p in own.items() if not (tied and n == head)}
