@@ -206,6 +206,9 @@ struct weight_at {
 	bool				turned;
 };
 
+/* Which of the prefixes of @n the names of @c have; 0 if none of them is there. */
+u32 weights_prefix(const struct ckpt *c, const struct weight_names *n);
+
 /**
  * weights_walk() - walk all tensors that a configuration asks for
  * @cfg:	the configuration

@@ -162,31 +162,20 @@ static int make_tensor(void *arg, const struct weight_at *at)
 	return 0;
 }
 
-/* Walk the names with each prefix that a file may have. */
-static int make_all(struct quant_maker *k)
-{
-	const struct weight_names *n = weight_names_of(k->cfg->layout);
-	u32 prefix;
-	int ret = 0;
-
-	for (prefix = 0; prefix < 2 && !ret; prefix++)
-		if (n->prefixes[prefix])
-			ret = weights_walk(k->cfg, prefix, make_tensor, k);
-	return ret;
-}
-
 int quantized_make(struct ckpt *c, const struct model_config *cfg,
 		   enum model_quantization to, const struct quantized_opts *o,
 		   struct model_error *err)
 {
 	struct quant_maker k = { .c = c, .cfg = cfg, .to = to, .err = err };
+	const u32 prefix = weights_prefix(c, weight_names_of(cfg->layout));
 	int ret;
 
 	if (c->nr_made)
 		return model_fail(err, -EINVAL, "%s: the weights are quantized "
 				  "already: leave out --quantization", c->dir);
 	ret = quant_list_open(&k.l, c);
-	ret = ret ? model_fail_errno(err, ret, c->dir, "tensors") : make_all(&k);
+	ret = ret ? model_fail_errno(err, ret, c->dir, "tensors") :
+		    weights_walk(cfg, prefix, make_tensor, &k);
 	if (!ret) {
 		memset(c->used, 0, c->nr_tensors * sizeof(*c->used));
 		ret = quant_list_run(&k.l, o, err);

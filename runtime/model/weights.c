@@ -485,16 +485,15 @@ static int weight_place(void *arg, const struct weight_at *of)
 			  weight_set_vector(b, at, t);
 }
 
-/* Choose the second prefix if the file has the first tensor only under it. */
-static u32 weights_prefix(struct binder *b)
+u32 weights_prefix(const struct ckpt *c, const struct weight_names *n)
 {
 	char name[2][WEIGHT_NAME_MAX];
 
-	if (!b->names->prefixes[1])
+	if (!n->prefixes[1])
 		return 0;
-	weight_top_name(b->names, 0, &b->names->top[0], name[0]);
-	weight_top_name(b->names, 1, &b->names->top[0], name[1]);
-	return !ckpt_has(b->c, name[0]) && ckpt_has(b->c, name[1]);
+	weight_top_name(n, 0, &n->top[0], name[0]);
+	weight_top_name(n, 1, &n->top[0], name[1]);
+	return !ckpt_has(c, name[0]) && ckpt_has(c, name[1]);
 }
 
 static bool ends_with(const char *s, const char *end)
@@ -583,7 +582,7 @@ int weights_bind(struct model_weights *w, struct ckpt *c,
 	memset(w, 0, sizeof(*w));
 	if (weights_make_layers(w, cfg))
 		return model_fail_errno(err, -ENOMEM, c->dir, "layers");
-	b.prefix = w->prefix = weights_prefix(&b);
+	b.prefix = w->prefix = weights_prefix(c, b.names);
 	ret = weights_walk(cfg, b.prefix, weight_place, &b);
 	if (cfg->tied)
 		w->head = w->embed;

@@ -480,6 +480,25 @@ START_TEST(test_made)
 }
 END_TEST
 
+/* An output matrix of its own has one name, whichever prefix the other tensors have. */
+START_TEST(test_made_untied)
+{
+	struct model_config cfg;
+	struct model *model;
+	struct ckpt *c;
+
+	golden_read("gpt2");
+	config_write("tie_word_embeddings", json_false());
+	ck_assert_int_eq(model_config_read(fixture_dir, &cfg, &err), 0);
+	ck_assert_int_eq(dummy_open(fixture_dir, &cfg, NULL, false, &c, &err), 0);
+	shards_write(c, 1, TINY_BF16);
+	ckpt_close(c);
+	model = load_with(NULL, MODEL_QUANT_Q8_0, 1);
+	ck_assert_uint_gt(model_info(model)->made_bytes, 10000);
+	model_free(model);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("model_quantized");
@@ -495,6 +514,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_refused, 0, ARRAY_SIZE(bad));
 	tcase_add_loop_test(tc, test_made, 0, ARRAY_SIZE(makes));
 	tcase_add_test(tc, test_identity);
+	tcase_add_test(tc, test_made_untied);
 	suite_add_tcase(s, tc);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
