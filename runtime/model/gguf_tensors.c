@@ -294,21 +294,9 @@ static int made_place(struct gguf_open *o, bool judge)
 	return 0;
 }
 
-/* The tensor of that name, of which the first rows were there before. */
-static s64 find_made(const struct gguf_open *o, const char *name)
-{
-	const u32 nr = o->c->nr_made;
-	u32 i;
-
-	for (i = nr; i-- > 0 && i + 8 >= nr;)
-		if (!strcmp(o->c->made[i].name, name))
-			return i;
-	return -1;
-}
-
-/* A tensor that @t makes alone, or together with the next one. */
-static int new_made(struct gguf_open *o, const struct gguf_tensor *t,
-		    enum gguf_how how, char *name)
+/* A tensor that @t makes alone, or together with a second one. */
+static void new_made(struct gguf_open *o, const struct gguf_tensor *t,
+		     enum gguf_how how, char *name)
 {
 	struct st_tensor *to = &o->c->made[o->c->nr_made++];
 
@@ -317,49 +305,51 @@ static int new_made(struct gguf_open *o, const struct gguf_tensor *t,
 	set_type(to, t->type);
 	set_shape(to, t, how);
 	to->nr_bytes = t->nr_bytes;
-	if (how == GGUF_FIRST) {
-		to->shape[0] *= 2;
-		to->nr_elems *= 2;
-		to->nr_bytes *= 2;
-	}
 	to->begin = o->bytes;
 	o->bytes += ALIGN_UP(to->nr_bytes, 64ull);
 	o->c->tensors[o->c->nr_tensors++] = to;
-	return 0;
 }
 
-/* Are the first rows of @made as many as those of @t, and of one type? */
-static bool fits_first(const struct st_tensor *made, const struct gguf_tensor *t)
+/* Add the rows of @t to the tensor that was made last: names of the file are sorted. */
+static int join_made(struct gguf_open *o, const struct gguf_tensor *t,
+		     const char *name)
 {
-	struct st_tensor like = { .name = NULL };
+	struct st_tensor like = { .name = NULL }, *to;
 
+	to = o->c->nr_made ? &o->c->made[o->c->nr_made - 1] : &like;
 	set_type(&like, t->type);
-	return made->dtype == like.dtype && made->blocks == like.blocks &&
-	       made->nr_bytes == 2 * t->nr_bytes &&
-	       made->nr_elems == 2 * t->nr_elems;
+	set_shape(&like, t, GGUF_SECOND);
+	if (!to->name || strcmp(to->name, name) || to->dtype != like.dtype ||
+	    to->blocks != like.blocks || to->nr_dims != like.nr_dims ||
+	    memcmp(to->shape, like.shape, sizeof(like.shape)))
+		return bad_tensor(o, t, "has no tensor of its type and shape to "
+				  "be joined with");
+	to->shape[0] *= 2;
+	to->nr_elems *= 2;
+	to->nr_bytes *= 2;
+	o->bytes = to->begin + ALIGN_UP(to->nr_bytes, 64ull);
+	return 0;
 }
 
 static int add_copied(struct gguf_open *o, const struct gguf_tensor *t,
 		      const struct gguf_name *n, u32 layer)
 {
 	char *name = name_in_layout(o, t, n, layer, 0);
-	s64 at = o->c->nr_made;
 	int ret;
 
 	if (!name)
 		return no_memory(o);
 	ret = check_copied(o, t, n->how);
 	if (!ret && n->how == GGUF_SECOND) {
-		at = find_made(o, name);
-		if (at < 0 || !fits_first(&o->c->made[at], t))
-			ret = bad_tensor(o, t, "has another type or shape than "
-					 "the tensor that it is joined with");
+		ret = join_made(o, t, name);
 	} else if (!ret) {
 		new_made(o, t, n->how, name);
 		name = NULL;
 	}
 	free(name);
-	o->copies[o->nr_copies++] = (struct gguf_copy){ t, n->how, (u32)at };
+	o->copies[o->nr_copies++] = (struct gguf_copy){
+		t, n->how, o->c->nr_made - 1,
+	};
 	return ret;
 }
 

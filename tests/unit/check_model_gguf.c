@@ -129,13 +129,21 @@ START_TEST(test_same_as_folder)
 }
 END_TEST
 
-/* Two tensors of different types cannot be one. */
-START_TEST(test_refuses_joined)
+static void assert_refused(const char *file, int ret, const char *words)
 {
 	struct model_opts opts = { .nr_threads = 1 };
 	struct model *model = NULL;
 	struct model_error err;
 	char path[320];
+
+	snprintf(path, sizeof(path), "%s/%s", fixture_dir, file);
+	ck_assert_int_eq(model_load(path, &opts, &model, &err), ret);
+	ck_assert_msg(strstr(err.text, words), "%s", err.text);
+}
+
+/* Two tensors of different types cannot be one. */
+START_TEST(test_refuses_joined)
+{
 	struct ckpt *c;
 	struct gw *w;
 
@@ -145,10 +153,8 @@ START_TEST(test_refuses_joined)
 	w = gw_make(c);
 	gw_file(w, "m-00001-of-00002.gguf", 0, 2, 30);
 	gw_file(w, "m-00002-of-00002.gguf", 1, 2, 1);
-	snprintf(path, sizeof(path), "%s/m-00001-of-00002.gguf", fixture_dir);
-	ck_assert_int_eq(model_load(path, &opts, &model, &err), -EINVAL);
-	ck_assert_msg(strstr(err.text, "ffn_up.weight: has another type"),
-		      "%s", err.text);
+	assert_refused("m-00001-of-00002.gguf", -EINVAL,
+		       "ffn_up.weight: has no tensor of its type");
 	gw_free(w);
 	ckpt_close(c);
 }
@@ -212,6 +218,51 @@ START_TEST(test_blocks_fast)
 }
 END_TEST
 
+/* A tensor that is made of two of the file is not half of it and zeros. */
+START_TEST(test_refuses_halves)
+{
+	static const char * const gone[] = { "blk.0.ffn_up.weight",
+					     "blk.0.ffn_gate.weight" };
+	struct gw_tensor *t;
+	struct ckpt *c;
+	struct gw *w;
+
+	golden_read("granite");
+	config_write(NULL, NULL);
+	c = dummy_weights();
+	w = gw_make(c);
+	t = gw_find(w, gone[_i]);
+	free(t->v);
+	*t = w->t[--w->nr];
+	gw_file(w, "m.gguf", 0, 1, 0);
+	assert_refused("m.gguf", -EINVAL, _i ? "blk.0.ffn_up.weight: has no tensor" :
+		       "shared_mlp.input_linear.weight: shape is");
+	gw_free(w);
+	ckpt_close(c);
+}
+END_TEST
+
+/* Gate and up have as many numbers, but not the same rows. */
+START_TEST(test_refuses_turned)
+{
+	struct gw_tensor *t;
+	struct ckpt *c;
+	struct gw *w;
+
+	golden_read("granite");
+	config_write(NULL, NULL);
+	c = dummy_weights();
+	w = gw_make(c);
+	t = gw_find(w, "blk.0.ffn_up.weight");
+	ck_assert_uint_ne(t->dims[0], t->dims[1]);
+	gw_turn(t);
+	gw_file(w, "m.gguf", 0, 1, 0);
+	assert_refused("m.gguf", -EINVAL, "blk.0.ffn_up.weight: has no tensor");
+	gw_free(w);
+	ckpt_close(c);
+}
+END_TEST
+
 static Suite *model_gguf_suite(void)
 {
 	Suite *s = suite_create("model_gguf");
@@ -225,6 +276,8 @@ static Suite *model_gguf_suite(void)
 	tcase_add_loop_test(same, test_blocks, 0, ARRAY_SIZE(gguf_cases));
 	tcase_add_test(same, test_blocks_fast);
 	tcase_add_test(same, test_refuses_joined);
+	tcase_add_loop_test(same, test_refuses_halves, 0, 2);
+	tcase_add_test(same, test_refuses_turned);
 	suite_add_tcase(s, same);
 	return s;
 }
