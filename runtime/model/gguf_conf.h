@@ -54,6 +54,9 @@ bool conf_item(struct gguf_conf *c, const char *key, u32 i, u32 *out);
 /* A number of @c->f->root that was set, or @none. */
 u32 conf_got(const struct gguf_conf *c, const char *to, u32 none);
 
+/* Layers of the model.  A number that config.c refuses counts as MODEL_MAX_LAYERS. */
+u32 conf_layers(const struct gguf_conf *c);
+
 /* Has layer @layer a tensor of that name, behind "blk.N."? */
 bool conf_layer_has(const struct gguf_conf *c, u32 layer, const char *name);
 

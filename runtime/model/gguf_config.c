@@ -171,6 +171,11 @@ u32 conf_got(const struct gguf_conf *c, const char *to, u32 none)
 	return json_is_integer(v) ? (u32)json_integer_value(v) : none;
 }
 
+u32 conf_layers(const struct gguf_conf *c)
+{
+	return min(conf_got(c, c->family->keys->layers, 0), MODEL_MAX_LAYERS);
+}
+
 bool conf_layer_has(const struct gguf_conf *c, u32 layer, const char *name)
 {
 	char full[KEY_MAX];
@@ -181,10 +186,10 @@ bool conf_layer_has(const struct gguf_conf *c, u32 layer, const char *name)
 
 bool conf_any_has(const struct gguf_conf *c, const char *name)
 {
-	const u32 layers = conf_got(c, c->family->keys->layers, 0);
+	const u32 layers = conf_layers(c);
 	u32 i;
 
-	for (i = 0; i < layers && i < MODEL_MAX_LAYERS; i++)
+	for (i = 0; i < layers; i++)
 		if (conf_layer_has(c, i, name))
 			return true;
 	return false;

@@ -37,11 +37,11 @@ void gguf_more_llama(struct gguf_conf *c)
 /* Layers without experts, by their tensors. */
 static void dense_layers(struct gguf_conf *c, const char *to)
 {
-	const u32 layers = conf_got(c, c->family->keys->layers, 0);
+	const u32 layers = conf_layers(c);
 	json_t *list = json_array();
 	u32 i;
 
-	for (i = 0; i < layers && i < MODEL_MAX_LAYERS; i++)
+	for (i = 0; i < layers; i++)
 		if (conf_layer_has(c, i, "ffn_gate.weight"))
 			json_array_append_new(list, json_integer(i));
 	conf_set(c, to, list, NULL);
@@ -90,6 +90,12 @@ static void gemma_scale(struct gguf_conf *c, u32 largest)
 	scalar = dim;
 	if (conf_read_real(c, "attention.scale", &scale)) {
 		scalar = 1 / (scale * scale);
+		if (!isfinite(scalar)) {
+			conf_fail(c, -EINVAL, "attention.scale", "%g is no "
+				  "factor: download or copy the file again",
+				  scale);
+			return;
+		}
 		/* The file has it in f32. */
 		if (fabs(scalar - round(scalar)) < 1e-5 * scalar)
 			scalar = round(scalar);
@@ -110,7 +116,7 @@ void gguf_more_gemma2(struct gguf_conf *c)
 static void window_pattern(struct gguf_conf *c)
 {
 	const char *key = "attention.sliding_window_pattern";
-	const u32 layers = conf_got(c, c->family->keys->layers, 0);
+	const u32 layers = conf_layers(c);
 	char full[64];
 	json_t *list;
 	bool local;
@@ -213,7 +219,7 @@ void gguf_more_neox(struct gguf_conf *c)
 static void granite_layers(struct gguf_conf *c)
 {
 	const char *key = "attention.head_count_kv";
-	const u32 layers = conf_got(c, c->family->keys->layers, 0);
+	const u32 layers = conf_layers(c);
 	json_t *list = json_array();
 	u32 i, heads, kv = 0;
 

@@ -7,6 +7,8 @@
  * in F32 must be those of the folder, to the bit, and those of a file in blocks must be
  * those of a file in F32 with the numbers that the blocks say.
  */
+#include <sys/resource.h>
+
 #include "tests/unit/gguf_fixture.h"
 
 /* Bits are equal, or the file has numbers that were rounded on the way. */
@@ -263,6 +265,38 @@ START_TEST(test_refuses_turned)
 }
 END_TEST
 
+/* Metadata whose meaning is refused, without much memory. */
+static const struct {
+	const char	*text;
+	const char	*words;
+} metadata[] = {
+	{ GT_HEAD(0, 3) "$general.architecture w8 $granitehybrid "
+	  "$granitehybrid.block_count w4 w0x7fffffff "
+	  "$granitehybrid.attention.head_count_kv w4 w4",
+	  "token_embd.weight: is missing" },
+	{ GT_HEAD(0, 2) "$general.architecture w8 $gemma2 "
+	  "$gemma2.attention.scale w6 w0",
+	  "gemma2.attention.scale: 0 is no factor" },
+};
+
+START_TEST(test_refuses_metadata)
+{
+	struct rlimit lim, few;
+	char path[320];
+
+	snprintf(path, sizeof(path), "%s/m.gguf", fixture_dir);
+	gt_write(path, metadata[_i].text);
+	ck_assert_int_eq(getrlimit(RLIMIT_DATA, &lim), 0);
+	few = lim;
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
+	few.rlim_cur = 256 << 20;
+#endif
+	ck_assert_int_eq(setrlimit(RLIMIT_DATA, &few), 0);
+	assert_refused("m.gguf", -EINVAL, metadata[_i].words);
+	ck_assert_int_eq(setrlimit(RLIMIT_DATA, &lim), 0);
+}
+END_TEST
+
 static Suite *model_gguf_suite(void)
 {
 	Suite *s = suite_create("model_gguf");
@@ -278,6 +312,8 @@ static Suite *model_gguf_suite(void)
 	tcase_add_test(same, test_refuses_joined);
 	tcase_add_loop_test(same, test_refuses_halves, 0, 2);
 	tcase_add_test(same, test_refuses_turned);
+	tcase_add_loop_test(same, test_refuses_metadata, 0,
+			    ARRAY_SIZE(metadata));
 	suite_add_tcase(s, same);
 	return s;
 }
