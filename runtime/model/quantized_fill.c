@@ -239,8 +239,7 @@ static void mxfp4_block(const u8 *from, u8 scale, u8 *b)
 	}
 }
 
-/* The row of the source that becomes row @row. */
-static u64 source_row(const struct quant_make *m, u64 row)
+u64 quant_source_row(const struct quant_make *m, u64 row)
 {
 	const u64 both = 2 * m->half, i = both ? row % both : 0;
 
@@ -257,7 +256,7 @@ void quant_fill_mxfp4(const struct quant_make *m, u64 row, u32 nr, void *room)
 	u32 i;
 
 	for (i = 0; i < nr; i++) {
-		from = source_row(m, row + i) * m->groups;
+		from = quant_source_row(m, row + i) * m->groups;
 		for (g = 0; g < m->groups; g++, to += 17)
 			mxfp4_block(codes + (from + g) * 16, scales[from + g], to);
 	}

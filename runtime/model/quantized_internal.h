@@ -157,6 +157,9 @@ int __must_check quant_list_run(struct quant_list *l,
 void quant_fill_codes(const struct quant_make *m, u64 row, u32 nr, void *room);
 void quant_fill_mxfp4(const struct quant_make *m, u64 row, u32 nr, void *room);
 
+/* The row of the source that becomes row @row. */
+u64 quant_source_row(const struct quant_make *m, u64 row);
+
 /* Zero point of a group of a row. */
 u32 quant_zero(const struct quant_make *m, u64 row, u64 group);
 

@@ -21,16 +21,6 @@ struct quant_maker {
 	struct model_error		*err;
 };
 
-/* The row of the file that becomes row @row. */
-static u64 source_row(const struct quant_make *m, u64 row)
-{
-	const u64 both = 2 * m->half, i = both ? row % both : 0;
-
-	if (!both)
-		return row;
-	return row - i + (i < m->half ? 2 * i : 2 * (i - m->half) + 1);
-}
-
 /* Rows of a file that has them as columns, @turned in each matrix. */
 static void read_turned(const struct quant_make *m, u64 row, u32 nr, float *to)
 {
@@ -39,7 +29,7 @@ static void read_turned(const struct quant_make *m, u64 row, u32 nr, float *to)
 
 	for (c = 0; c < m->cols; c++) {
 		for (i = 0; i < nr; i++) {
-			from = source_row(m, row + i);
+			from = quant_source_row(m, row + i);
 			first = from / m->turned * m->turned * m->cols +
 				from % m->turned;
 			to[i * m->cols + c] = st_number(m->codes, first +
@@ -58,7 +48,7 @@ static void read_rows(const struct quant_make *m, u64 row, u32 nr, float *to)
 		return;
 	}
 	for (i = 0; i < nr; i++, to += m->cols) {
-		from = source_row(m, row + i) * m->cols;
+		from = quant_source_row(m, row + i) * m->cols;
 		for (c = 0; c < m->cols; c++)
 			to[c] = st_number(m->codes, from + c);
 	}
