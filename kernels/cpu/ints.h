@@ -52,7 +52,7 @@ enum int_codes {
 /**
  * struct int_form - how a type of blocks is packed
  * @bits:	bits of a code
- * @zero:	code of 0, unless there is a min
+ * @zero:	the code that stands for 0; with a min it is 0
  * @codes:	numbers of codes
  * @scale:	the scale of a block
  * @min:	a block has a second number like its scale, for the min
@@ -144,6 +144,7 @@ static inline u64 int_panel_bytes(const struct int_form *f, u32 cols, u32 elems)
 	return ALIGN_UP(codes + cols / elems * int_chunk_bytes(f), 64ull);
 }
 
+/* pack_bytes() and pack() of struct kern_ops, for weights in blocks */
 size_t kern_int_pack_bytes(const struct kern_weight *w);
 void kern_int_pack(struct kern_ctx *ctx, struct kern_weight *w, void *to);
 

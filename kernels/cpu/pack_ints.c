@@ -6,6 +6,7 @@
  * block of its rows becomes codes, one a byte, and scales; then the codes of INT_ROWS rows
  * are put side by side and cut into planes.
  */
+#include "kernels/block_bits.h"
 #include "kernels/cpu/ints.h"
 
 struct pack_job {
@@ -39,9 +40,9 @@ static void codes_of_halves(const u8 *q, u32 bytes, u32 n, u8 *to)
 /* Add a fifth bit: bit i of the word. */
 static void codes_add_fifth(const u8 *high, u8 *to)
 {
-	u32 word, i;
+	const u32 word = u32_at(high);
+	u32 i;
 
-	memcpy(&word, high, sizeof(word));
 	for (i = 0; i < 32; i++)
 		to[i] |= (word >> i & 1) << 4;
 }
@@ -66,16 +67,14 @@ static void codes_add_bits(const u8 *q, u32 up, u8 *to)
 			to[i] |= (q[i] >> g & 1) << up;
 }
 
-/* Twelve bytes with eight scales and eight minima of six bits. */
+/* Scales and minima of the groups of Q4_K and Q5_K. */
 static void scales_of_k(const u8 *s, u8 *by, u8 *less)
 {
-	u32 i;
+	u32 g;
 
-	for (i = 0; i < 4; i++) {
-		by[i] = s[i] & 63;
-		less[i] = s[i + 4] & 63;
-		by[i + 4] = (s[i + 8] & 15) | s[i] >> 6 << 4;
-		less[i + 4] = s[i + 8] >> 4 | s[i + 4] >> 6 << 4;
+	for (g = 0; g < 8; g++) {
+		by[g] = q4_scale(s, g);
+		less[g] = q4_min(s, g);
 	}
 }
 
@@ -93,15 +92,13 @@ static void block_q2_k(const u8 *b, u8 *codes, u8 *by, u8 *less)
 
 static void block_q3_k(const u8 *b, u8 *codes, u8 *by)
 {
-	const u8 *s = b + 96;
-	u32 i;
+	u32 g;
 
 	memset(codes, 0, 256);
 	codes_add_pairs(b + 32, 0, codes);
 	codes_add_bits(b, 2, codes);
-	for (i = 0; i < 16; i++)
-		by[i] = ((s[i % 8] >> (i / 8 * 4) & 15) |
-			 (s[8 + i % 4] >> (i / 4 * 2) & 3) << 4) - 32;
+	for (g = 0; g < 16; g++)
+		by[g] = q3_scale(b + 96, g);
 }
 
 static void block_q6_k(const u8 *b, u8 *codes, u8 *by)
@@ -114,13 +111,11 @@ static void block_q6_k(const u8 *b, u8 *codes, u8 *by)
 
 static void block_iq4_xs(const u8 *b, u8 *codes, u8 *by)
 {
-	const u32 high = b[2] | (u32)b[3] << 8;
 	u32 g;
 
 	codes_of_halves(b + 8, 128, 16, codes);
 	for (g = 0; g < 8; g++)
-		by[g] = ((b[4 + g / 2] >> (g % 2 * 4) & 15) |
-			 (high >> (2 * g) & 3) << 4) - 32;
+		by[g] = iq4_scale(b, g);
 }
 
 static void block_w4(const u8 *b, u32 elems, u8 *codes)
