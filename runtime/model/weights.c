@@ -219,6 +219,12 @@ static void *weight_sort_heads(struct binder *b, const struct st_tensor *t)
 	return copy;
 }
 
+/* Where the configuration was read, for messages. */
+static const char *config_place(const struct binder *b)
+{
+	return b->c->gguf ? "the metadata" : "config.json";
+}
+
 static int weight_check(struct binder *b, const struct st_tensor *t,
 			const u64 *want, u32 nr_want)
 {
@@ -227,10 +233,11 @@ static int weight_check(struct binder *b, const struct st_tensor *t,
 	if (t->nr_dims != nr_want ||
 	    memcmp(t->shape, want, nr_want * sizeof(*want)))
 		return model_fail(b->err, -EINVAL, "%s: tensor " MODEL_NAME_FMT
-				  ": shape is %s, config.json asks for %s: "
+				  ": shape is %s, %s asks for %s: "
 				  "copy the whole model again", t->path,
 				  t->name, st_shape_str(t->shape, t->nr_dims,
 							has, sizeof(has)),
+				  config_place(b),
 				  st_shape_str(want, nr_want, wants,
 					       sizeof(wants)));
 	if (t->dtype != ST_BF16 && t->dtype != ST_F16 && t->dtype != ST_F32 &&
@@ -536,9 +543,9 @@ static int weights_refuse_rest(struct binder *b)
 	while ((t = ckpt_unused(b->c))) {
 		if (!weight_is_leftover(b, t))
 			return model_fail(b->err, -EINVAL, "%s: tensor "
-					  MODEL_NAME_FMT ": config.json does "
-					  "not ask for it: copy the whole "
-					  "model again", t->path, t->name);
+					  MODEL_NAME_FMT ": %s does not ask "
+					  "for it: copy the whole model again",
+					  t->path, t->name, config_place(b));
 		ckpt_take(b->c, t->name);
 	}
 	return 0;
