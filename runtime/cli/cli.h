@@ -61,7 +61,7 @@
 	x(choice, load_format, "load-format", "auto", 0, 0, "auto|dummy", \
 	  "dummy makes weights up, which needs no more than config.json; auto reads them") \
 	x(choice, weights, "weights", "auto", 0, 0, "auto|packed|mapped", \
-	  "packed is faster and takes memory of its own; mapped is shared through the page cache; auto packs bf16 weights of 64 MiB and more in fast mode, if the CPU has bf16 products") \
+	  "packed is faster and takes memory of its own; mapped is shared through the page cache; auto packs in fast mode: weights in blocks, and bf16 weights of 64 MiB and more if the CPU has bf16 products") \
 	x(choice, quantization, "quantization", "none", 0, 0,		\
 	  "none|q8_0|q4_k|fp8|int8",					\
 	  "quantize the matrices of a model in bf16, f16 or f32 while loading it: the embedding and the output matrix to q8_0, those of layers to this type; files that are quantized need none") \

@@ -124,9 +124,9 @@ int gguf_pre_find(const struct load_ctx *ctx, const struct gguf *g,
 	size_t i;
 
 	if (!gguf_str(g, GGUF_KEY("pre"), &s))
-		return load_fail(ctx, -EOPNOTSUPP, GGUF_KEY("pre") " is missing, "
-				 "so nothing says how texts are cut: convert "
-				 "the model again");
+		return load_fail(ctx, -EOPNOTSUPP, GGUF_KEY("pre") " is missing: "
+				 "it names the way to cut texts: convert the "
+				 "model again");
 	for (i = 0; i < ARRAY_SIZE(pres); i++) {
 		if (!is_named(pres[i].names, &s))
 			continue;
