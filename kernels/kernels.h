@@ -48,7 +48,8 @@
  *
  * gemm in fast mode over packed weights in blocks: in each group of 32 neighbours of x the
  * numbers may be rounded to multiples of the largest magnitude divided by 127.  Sums of codes
- * and of minima are rounded apart, so the scale has the row's largest |w| for every |w|.
+ * and sums of minima are rounded separately.  So the scale has the largest |w| of the row in
+ * place of each |w|.
  *
  * On a device x is rounded to bf16 there, as for weights in bf16, and factors of the W4 types
  * to 16 bits of significand; products have KERN_TOL_FAST times the scale of gemm, and sums of

@@ -5,10 +5,11 @@
  * W is cut into panels of INT_ROWS rows, and a panel into units of INT_COLS columns.  A
  * panel has the codes of all its units, in the order of columns, and then all scales.
  *
- * Codes are integers without a sign of some bits: the number is (code - zero) * scale, or
- * code * scale - min.  As bytes a unit is INT_VECS vectors of 64 bytes.  Vector i has the
- * columns 4 i to 4 i + 3: four bytes of each row, row after row, as the instructions for
- * products of bytes take them.  In memory the bits of these bytes are cut into planes:
+ * A code is a whole number of some bits, without a sign.  The number of an element is
+ * (code - zero) * scale, or code * scale - min.  As bytes a unit is INT_VECS vectors of 64
+ * bytes.  Vector i has the columns 4 i to 4 i + 3: four bytes of each row, row after row, as
+ * the instructions for products of bytes take them.  In memory the bits of these bytes are
+ * cut into planes:
  *
  *	8 bits	the vectors
  *	4 bits	4 vectors: vector i in the low half of bytes, vector i + 4 in the high half
@@ -18,8 +19,9 @@
  * Codes of 6 bits are a plane of 4 bits and one of 2 bits above; codes of 5 bits have one
  * of 1 bit above, codes of 3 bits are planes of 2 bits and of 1 bit.
  *
- * Scales belong to a chunk, the columns of one block.  They are those of INT_ROWS rows side
- * by side: first of the blocks, then of the groups of 32 or 16 columns inside them.
+ * Scales belong to a chunk, which is the columns of one block.  The scales of INT_ROWS rows
+ * lie side by side: first those of the blocks, then those of their groups of 32 or 16
+ * columns.
  *
  * Rows beyond the last one, which fill the last panel, have codes and scales of 0.
  */

@@ -74,12 +74,15 @@ int __must_check gguf_open(const char *path, struct gguf **out, char *err,
 /* NULL is allowed. */
 void gguf_close(struct gguf *g);
 
+/* Path of the first part, and the number of parts. */
 const char *gguf_path(const struct gguf *g);
 u32 gguf_nr_files(const struct gguf *g);
+
+/* Tensors of all parts, sorted by name; @i is below their number. */
 u32 gguf_nr_tensors(const struct gguf *g);
 const struct gguf_tensor *gguf_tensor_at(const struct gguf *g, u32 i);
 
-/* Has the metadata the key? */
+/* Does the metadata have the key? */
 bool gguf_has(const struct gguf *g, const char *key);
 
 /* Number of keys, and the name of key @i (NUL-terminated), for listings. */

@@ -2,9 +2,9 @@
 /*
  * config_more.c - keys that one family has, or several similar ones
  *
- * Rows of the table of families name these readers.  Each turns keys into switches of the
- * decoder, refuses values that it does not have, and marks keys that say again in other
- * words the same as the family's name.
+ * Rows of the table of families name these readers.  A reader turns keys into switches of
+ * the decoder.  It refuses values for which the decoder has no switch.  It notes keys that
+ * only repeat what the name of the family says.
  */
 #include <math.h>
 

@@ -35,7 +35,8 @@ void config_read_experts(struct mj_file *f, const struct config_family *family,
 
 /*
  * Keys that only one family has, or several similar ones; rows of the table of families
- * name these readers.  Sizes and head_dim must have been read before, and nothing else.
+ * name these readers.  The activation, sizes, heads, the position encoding and biases must
+ * have been read before; windows and experts come after.
  */
 void config_read_factors(struct mj_file *f, struct model_config *cfg);
 void config_read_gemma1(struct mj_file *f, struct model_config *cfg);

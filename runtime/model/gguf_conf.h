@@ -57,10 +57,10 @@ u32 conf_got(const struct gguf_conf *c, const char *to, u32 none);
 /* Layers of the model.  A number that config.c refuses counts as MODEL_MAX_LAYERS. */
 u32 conf_layers(const struct gguf_conf *c);
 
-/* Has layer @layer a tensor of that name, behind "blk.N."? */
+/* Does layer @layer have a tensor of that name, behind "blk.N."? */
 bool conf_layer_has(const struct gguf_conf *c, u32 layer, const char *name);
 
-/* Has any layer one? */
+/* Does any layer have one? */
 bool conf_any_has(const struct gguf_conf *c, const char *name);
 
 /* Keys of the position encoding, for all architectures that rotate. */

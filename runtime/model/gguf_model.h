@@ -77,8 +77,10 @@ const struct gguf_arch *gguf_arch_of(const struct gguf *g,
 const struct gguf_name *gguf_name_of(const struct gguf_arch *arch,
 				     const char *name, u32 *layer);
 
-/* Has the file a tensor of that name? */
+/* Does the file have a tensor of that name? */
 bool gguf_has_tensor(const struct gguf *g, const char *name);
+
+/* The tensor of that name, or NULL. */
 const struct gguf_tensor *gguf_tensor(const struct gguf *g, const char *name);
 
 /**

@@ -145,8 +145,8 @@ void gguf_more_gemma3(struct gguf_conf *c)
 }
 
 /*
- * Heads have sizes of their own.  Newer files describe the heads of latent vectors, and
- * those of K and V under other keys.
+ * Heads of K and of V have two sizes.  Older files have them in key_length and value_length.
+ * Newer files have sizes of latent vectors there, and those of heads in keys with "_mla".
  */
 static void deepseek_sizes(struct gguf_conf *c)
 {

@@ -60,7 +60,7 @@ static void dict_real(struct gguf_conf *c, json_t *dict, const char *key,
 		json_object_set_new(dict, to, json_real(v));
 }
 
-/* The two factors of the gain are not in the file; of all models they are equal. */
+/* The file has one number for two factors of the gain: they are equal in all models. */
 static void rope_yarn(struct gguf_conf *c, json_t *dict)
 {
 	double ext = 1, log_mul = 0;

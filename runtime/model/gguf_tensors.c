@@ -3,10 +3,10 @@
  * gguf_tensors.c - the tensors of a GGUF file as those of a layout
  *
  * Most tensors only get another name and shape, and are used where they are mapped.
- * A tensor of all experts becomes one for each, in place.  Three kinds are copied, row
- * by row, since a row is whole bytes in every type: q and k, if rows are
- * sorted in pairs that are rotated together; joined rows of q, k and v in another
- * order; and two tensors that the layout has as one.
+ * A tensor of all experts becomes one for each, in place.  Four kinds are copied: q and
+ * k, if rows that are rotated together are neighbours; joined rows of q, k and v in
+ * another order; two tensors that the layout has as one; and -exp(x), of which x is
+ * wanted.  A row is whole bytes in every type, so rows are copied as they are.
  *
  * The copies lie in one piece of memory that is reserved when the file is opened.
  * With a judged model it is never touched, and so costs nothing.

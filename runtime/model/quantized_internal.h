@@ -90,9 +90,9 @@ const struct quant_scheme *quant_scheme_of(struct quant_config *q,
  * @groups:	scales of a row
  * @row_share:	rows that share scales
  * @zero:	zero point of all elements, without @zeros
- * @half:	gate and up rows in turn become half of the rows of a matrix each; rows
- *		of one of these halves; 0: rows stay in order
- * @turned:	the source has rows and columns exchanged; rows of one matrix
+ * @half:	rows of gate in one matrix, as many as of up, if the source has them in
+ *		turn; 0: rows stay in order
+ * @turned:	rows of one matrix, if the source has rows and columns exchanged; else 0
  * @fill:	write rows @row to @row + @nr - 1; @room is for one thread
  */
 struct quant_make {

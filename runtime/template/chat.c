@@ -2,9 +2,9 @@
 /*
  * chat.c - the chat templates of a model's folder
  *
- * A model has one template, or several with names.  They are in
+ * A model has one template, or several with names.  They are in a GGUF file, or in
  * tokenizer_config.json, or since 2025 in files of their own, which take
- * precedence, or in a GGUF file.  A special token is a string or an object with the string as
+ * precedence.  A special token is a string or an object with the string as
  * `content`; a null or missing one stays undefined.
  */
 #include <dirent.h>
