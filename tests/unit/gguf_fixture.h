@@ -252,6 +252,18 @@ static inline void gw_plain_keys(struct gw *w)
 	}
 }
 
+/* Of "longrope" there are the length before stretching and the gain, and no type. */
+static inline void gw_long_keys(struct gw *w, const struct gw *inner)
+{
+	const double old = gw_num(w, "original_max_position_embeddings", 1);
+	const double by = gw_num(w, "max_position_embeddings", 1) / old;
+	const double gain = by <= 1 ? 1 : sqrt(1 + log(by) / log(old));
+
+	gw_u32(w, "rope.scaling.original_context_length", (u32)old);
+	gw_f32(w, "rope.scaling.attn_factor",
+	       gw_num(inner, "attention_factor", gain));
+}
+
 static inline void gw_rope_keys(struct gw *w)
 {
 	const json_t *r = json_object_get(w->cfg, "rope_scaling");
@@ -271,6 +283,10 @@ static inline void gw_rope_keys(struct gw *w)
 	if (!type || !strcmp(type, "llama3"))
 		return;
 	inner.cfg = (json_t *)r;
+	if (!strcmp(type, "longrope")) {
+		gw_long_keys(w, &inner);
+		return;
+	}
 	gw_text(w, "rope.scaling.type", type);
 	gw_f32(w, "rope.scaling.factor", gw_num(&inner, "factor", 1));
 	if (strcmp(type, "yarn"))
@@ -652,6 +668,27 @@ static inline void gw_llama3(struct gw *w)
 	}
 }
 
+/* Divisors of frequencies of "longrope", for short texts and for long ones. */
+static inline void gw_long(struct gw *w)
+{
+	static const char * const names[][2] = {
+		{ "short_factor", "rope_factors_short.weight" },
+		{ "long_factor", "rope_factors_long.weight" },
+	};
+	const json_t *r = json_object_get(w->cfg, "rope_scaling"), *list, *v;
+	struct gw_tensor *t;
+	size_t i, j;
+
+	for (i = 0; i < 2; i++) {
+		list = json_object_get(r, names[i][0]);
+		if (!list)
+			return;
+		t = gw_new(w, names[i][1], json_array_size(list), 0, 0);
+		json_array_foreach(list, j, v)
+			t->v[j] = (float)json_number_value(v);
+	}
+}
+
 /* ---- the file ---- */
 
 /* Write 32 numbers as a block of Q8_0; @v becomes what the block says. */
@@ -791,6 +828,7 @@ static inline struct gw *gw_make(const struct ckpt *c)
 	for (i = 0; i < c->nr_tensors; i++)
 		gw_tensor(w, c->tensors[i]);
 	gw_llama3(w);
+	gw_long(w);
 	return w;
 }
 
