@@ -110,7 +110,7 @@ static void more_expect_bool(struct mj_file *f, const char *key, bool want)
 /* The first files of Cohere2 say in further keys which layers are local. */
 static void cohere_read_order(struct mj_file *f)
 {
-	u32 every = 4, pattern = 4;
+	u32 every, pattern = 4;
 
 	more_expect(f, "order_of_interleaved_layers", "local_attn_first");
 	mj_u32(f, f->root, "sliding_window_pattern", 1, MODEL_MAX_LAYERS,
