@@ -29,7 +29,7 @@ for src in "$KVMM_TOP"/tests/fuzz/fuzz_*.c; do
 	rmdir "$seeds/$name" 2>/dev/null || files+=("$seeds/$name")
 	case $name in
 	config | gguf | safetensors | template) rounds=$many ;;
-	quantized)	rounds=$((many / 4)) ;;
+	gguf_model | quantized) rounds=$((many / 4)) ;;
 	tokenizer)	rounds=$((many / 10)) ;;
 	*)		rounds=$each ;;
 	esac
