@@ -66,6 +66,12 @@ int gguf_fail(const struct gguf_err *err, int code, const char *fmt, ...)
 	return code;
 }
 
+static int no_memory(const struct gguf_err *err, const char *path)
+{
+	return gguf_fail(err, -ENOMEM, "%s: no memory: stop other programs",
+			 path);
+}
+
 bool gguf_is_file(const char *path)
 {
 	const size_t len = strlen(path);
@@ -172,8 +178,7 @@ static int split_open_part(struct gguf *g, const char *path, size_t stem,
 		     path, (unsigned long long)no + 1,
 		     (unsigned long long)count) < 0) {
 		part->path = NULL;
-		return gguf_fail(err, -ENOMEM, "%s: no memory: stop other "
-				 "programs", path);
+		return no_memory(err, path);
 	}
 	g->nr_parts++;
 	ret = gguf_part_open(part, err);
@@ -209,8 +214,7 @@ static int split_open(struct gguf *g, struct gguf_part *named, u64 count,
 				 (unsigned long long)count);
 	g->parts = calloc(count, sizeof(*g->parts));
 	if (!g->parts)
-		return gguf_fail(err, -ENOMEM, "%s: no memory: stop other "
-				 "programs", named->path);
+		return no_memory(err, named->path);
 	for (no = 0; !ret && no < count; no++) {
 		ret = split_open_part(g, named->path, stem, no, count, err);
 		nr += g->parts[no].nr_tensors;
@@ -242,9 +246,7 @@ static int gguf_collect(struct gguf *g, const struct gguf_err *err)
 	g->tensors = nr < UINT32_MAX ? calloc(nr + 1, sizeof(*g->tensors)) :
 				       NULL;
 	if (!g->tensors)
-		return gguf_fail(err, -ENOMEM, "%s: no memory for the list of "
-				 "tensors: stop other programs",
-				 g->parts[0].path);
+		return no_memory(err, g->parts[0].path);
 	for (i = 0; i < g->nr_parts; i++)
 		for (j = 0; j < g->parts[i].nr_tensors; j++)
 			g->tensors[g->nr_tensors++] = &g->parts[i].tensors[j];
@@ -264,8 +266,7 @@ static int gguf_take_one(struct gguf *g, struct gguf_part *one,
 {
 	g->parts = calloc(1, sizeof(*g->parts));
 	if (!g->parts)
-		return gguf_fail(err, -ENOMEM, "%s: no memory: stop other "
-				 "programs", one->path);
+		return no_memory(err, one->path);
 	g->parts[0] = *one;
 	g->nr_parts = 1;
 	memset(one, 0, sizeof(*one));
@@ -280,8 +281,7 @@ static int gguf_open_parts(struct gguf *g, const char *path,
 	int ret;
 
 	if (!named.path)
-		return gguf_fail(err, -ENOMEM, "%s: no memory: stop other "
-				 "programs", path);
+		return no_memory(err, path);
 	ret = gguf_part_open(&named, err);
 	if (!ret && gguf_part_find(&named, KEY_COUNT) &&
 	    (!part_u64(&named, KEY_COUNT, &count) || count > UINT16_MAX))
@@ -301,8 +301,7 @@ int gguf_open(const char *path, struct gguf **out, char *err, size_t size)
 	int ret;
 
 	if (!g)
-		return gguf_fail(&e, -ENOMEM, "%s: no memory: stop other "
-				 "programs", path);
+		return no_memory(&e, path);
 	ret = gguf_open_parts(g, path, &e);
 	if (!ret)
 		ret = gguf_collect(g, &e);
