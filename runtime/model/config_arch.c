@@ -11,6 +11,7 @@
 
 #include "runtime/model/config_read.h"
 #include "runtime/model/error.h"
+#include "runtime/model/names.h"
 
 #define MODULES_FILE	"modules.json"
 
@@ -40,13 +41,6 @@ static const struct {
 	{ "Model", "an embedding model, which gives vectors and no text" },
 };
 
-static bool ends_with(const char *s, const char *end)
-{
-	const size_t len = strlen(s), elen = strlen(end);
-
-	return len >= elen && !strcmp(s + len - elen, end);
-}
-
 /* The kind of the model, if it is no decoder of text alone; else NULL. */
 static const char *arch_kind(struct mj_file *f, const char *arch)
 {
@@ -59,8 +53,8 @@ static const char *arch_kind(struct mj_file *f, const char *arch)
 	if (json_is_true(json_object_get(f->root, "is_encoder_decoder")))
 		return "an encoder-decoder model";
 	for (i = 0; i < ARRAY_SIZE(kinds); i++)
-		if (ends_with(arch, kinds[i].end) &&
-		    !ends_with(arch, "LMHeadModel"))
+		if (name_ends(arch, kinds[i].end) &&
+		    !name_ends(arch, "LMHeadModel"))
 			return kinds[i].kind;
 	return NULL;
 }

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "runtime/model/names.h"
 #include "runtime/model/quantized_internal.h"
 
 #define AGAIN		"copy the whole model again"
@@ -42,13 +43,6 @@ static int folder_fail(struct quant_folder *f, const struct st_tensor *t,
 {
 	return model_fail(f->err, -EINVAL, "%s: tensor " MODEL_NAME_FMT ": %s: "
 			  AGAIN, t->path, t->name, why);
-}
-
-static bool ends_with(const char *s, const char *end)
-{
-	const size_t len = strlen(s), elen = strlen(end);
-
-	return len >= elen && !strcmp(s + len - elen, end);
 }
 
 /* Another tensor of the module, or NULL. */
@@ -453,7 +447,7 @@ static int read_mxfp4(struct quant_folder *f, const struct quant_scheme *s)
 	m->codes = t;
 	m->scales = scales;
 	m->groups = t->shape[2];
-	m->half = ends_with(name, ".gate_up_proj") ? t->shape[1] / 2 : 0;
+	m->half = name_ends(name, ".gate_up_proj") ? t->shape[1] / 2 : 0;
 	m->fill = quant_fill_mxfp4;
 	if (m->half && t->shape[1] % 2)
 		return folder_fail(f, t, "it has an odd number of rows");
@@ -482,7 +476,7 @@ static const struct quant_scheme *scheme_of(struct quant_folder *f,
 	u32 i;
 
 	for (i = 0; i < ARRAY_SIZE(codes_of); i++) {
-		if (!ends_with(t->name, codes_of[i].end) ||
+		if (!name_ends(t->name, codes_of[i].end) ||
 		    (codes_of[i].how == QUANT_PLAIN && !plain))
 			continue;
 		f->codes = t;

@@ -25,6 +25,7 @@
 
 #include "runtime/model/error.h"
 #include "runtime/model/layout.h"
+#include "runtime/model/names.h"
 
 /* State of one binding; keeps argument lists short. */
 struct binder {
@@ -503,13 +504,6 @@ u32 weights_prefix(const struct ckpt *c, const struct weight_names *n)
 	return !ckpt_has(c, name[0]) && ckpt_has(c, name[1]);
 }
 
-static bool ends_with(const char *s, const char *end)
-{
-	const size_t len = strlen(s), elen = strlen(end);
-
-	return len >= elen && !strcmp(s + len - elen, end);
-}
-
 /* Is it a second copy of a tied matrix, with the same content? */
 static bool weight_is_tied_copy(struct binder *b, const struct st_tensor *t)
 {
@@ -531,7 +525,7 @@ static bool weight_is_leftover(struct binder *b, const struct st_tensor *t)
 	u32 i;
 
 	for (i = 0; b->names->leftovers[i]; i++)
-		if (ends_with(t->name, b->names->leftovers[i]))
+		if (name_ends(t->name, b->names->leftovers[i]))
 			return true;
 	return weight_is_tied_copy(b, t);
 }
