@@ -69,6 +69,8 @@ void gguf_conf_rope(struct gguf_conf *c);
 /* Keys that only one architecture has. */
 void gguf_more_llama(struct gguf_conf *c);
 void gguf_more_qwen3_moe(struct gguf_conf *c);
+void gguf_more_qwen2_moe(struct gguf_conf *c);
+void gguf_more_olmoe(struct gguf_conf *c);
 void gguf_more_phi3(struct gguf_conf *c);
 void gguf_more_gemma2(struct gguf_conf *c);
 void gguf_more_gemma3(struct gguf_conf *c);

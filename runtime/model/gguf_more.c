@@ -20,18 +20,29 @@ static void must_be(struct gguf_conf *c, const char *key, double want)
 			  "model with %g", v, want);
 }
 
-/* Mistral's files say "llama"; only the window tells them apart. */
+/*
+ * Files of Mistral and Mixtral say "llama", too.  Mixtral has experts, and Mistral a
+ * window.
+ */
 void gguf_more_llama(struct gguf_conf *c)
 {
+	u32 window = 0, experts = 0;
 	const char *name;
-	u32 window = 0;
 
-	must_be(c, "expert_count", 0);
-	if (!conf_read_u32(c, "attention.sliding_window", &window) || !window)
+	conf_read_u32(c, "expert_count", &experts);
+	conf_read_u32(c, "attention.sliding_window", &window);
+	if (!experts && !window)
 		return;
-	c->family = config_family_find("MistralForCausalLM", &name);
+	c->family = config_family_find(experts ? "MixtralForCausalLM" :
+						 "MistralForCausalLM", &name);
 	conf_set(c, "architectures", json_pack("[s]", name), NULL);
-	conf_u32(c, "attention.sliding_window", "sliding_window");
+	if (window)
+		conf_u32(c, "attention.sliding_window", "sliding_window");
+	if (!experts)
+		return;
+	conf_u32(c, "expert_count", "num_local_experts");
+	conf_u32(c, "expert_used_count", "num_experts_per_tok");
+	must_be(c, "expert_gating_func", 1);
 }
 
 /* Layers without experts, by their tensors. */
@@ -47,19 +58,37 @@ static void dense_layers(struct gguf_conf *c, const char *to)
 	conf_set(c, to, list, NULL);
 }
 
-void gguf_more_qwen3_moe(struct gguf_conf *c)
+/* Keys of a softmax over experts; @norm: are shares divided by their sum? */
+static void softmax_experts(struct gguf_conf *c, bool norm)
 {
-	bool norm = true;
-
 	conf_u32(c, "expert_count", "num_experts");
 	conf_u32(c, "expert_used_count", "num_experts_per_tok");
-	conf_u32(c, "expert_feed_forward_length", "moe_intermediate_size");
 	conf_read_bool(c, "expert_weights_norm", &norm);
 	conf_set(c, "norm_topk_prob", json_boolean(norm),
 		 "expert_weights_norm");
 	must_be(c, "expert_gating_func", 1);
 	must_be(c, "expert_weights_scale", 1);
+}
+
+void gguf_more_qwen3_moe(struct gguf_conf *c)
+{
+	softmax_experts(c, true);
+	conf_u32(c, "expert_feed_forward_length", "moe_intermediate_size");
 	dense_layers(c, "mlp_only_layers");
+}
+
+void gguf_more_qwen2_moe(struct gguf_conf *c)
+{
+	softmax_experts(c, false);
+	conf_u32(c, "expert_feed_forward_length", "moe_intermediate_size");
+	conf_u32(c, "expert_shared_feed_forward_length",
+		 "shared_expert_intermediate_size");
+	dense_layers(c, "mlp_only_layers");
+}
+
+void gguf_more_olmoe(struct gguf_conf *c)
+{
+	softmax_experts(c, false);
 }
 
 /* A window of 0 says that there is none. */

@@ -95,6 +95,30 @@ static const struct gguf_name experts[] = {
 	END,
 };
 
+/* The same, and an expert of all rows with a gate. */
+static const struct gguf_name gated_experts[] = {
+	T("ffn_gate_inp.weight", "mlp.gate.weight"),
+	H("ffn_gate_exps.weight", "mlp.experts.%u.gate_proj.weight", EXPERTS),
+	H("ffn_up_exps.weight", "mlp.experts.%u.up_proj.weight", EXPERTS),
+	H("ffn_down_exps.weight", "mlp.experts.%u.down_proj.weight", EXPERTS),
+	T("ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight"),
+	T("ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight"),
+	T("ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight"),
+	H("ffn_gate_inp_shexp.weight", "mlp.shared_expert_gate.weight", ROWS),
+	END,
+};
+
+static const struct gguf_name mixtral_experts[] = {
+	T("ffn_gate_inp.weight", "block_sparse_moe.gate.weight"),
+	H("ffn_gate_exps.weight", "block_sparse_moe.experts.%u.w1.weight",
+	  EXPERTS),
+	H("ffn_up_exps.weight", "block_sparse_moe.experts.%u.w3.weight",
+	  EXPERTS),
+	H("ffn_down_exps.weight", "block_sparse_moe.experts.%u.w2.weight",
+	  EXPERTS),
+	END,
+};
+
 static const struct gguf_name phi3_layer[] = {
 	T("attn_qkv.weight", "self_attn.qkv_proj.weight"),
 	T("attn_output.weight", "self_attn.o_proj.weight"),
@@ -267,8 +291,8 @@ static const struct gguf_name phi_layer[] = {
 
 static const struct gguf_arch archs[] = {
 	{ .name = "llama", .hf = "LlamaForCausalLM", LLAMA_NAMES,
-	  .layer = { two_norms, paired_attention, mlp }, .act = "silu",
-	  .more = gguf_more_llama },
+	  .layer = { two_norms, paired_attention, mlp, mixtral_experts },
+	  .act = "silu", .more = gguf_more_llama },
 	{ .name = "qwen2", .hf = "Qwen2ForCausalLM", LLAMA_NAMES,
 	  .layer = { two_norms, attention, mlp }, .act = "silu" },
 	{ .name = "qwen3", .hf = "Qwen3ForCausalLM", LLAMA_NAMES,
@@ -276,6 +300,12 @@ static const struct gguf_arch archs[] = {
 	{ .name = "qwen3moe", .hf = "Qwen3MoeForCausalLM", LLAMA_NAMES,
 	  .layer = { two_norms, attention, mlp, experts }, .act = "silu",
 	  .more = gguf_more_qwen3_moe },
+	{ .name = "qwen2moe", .hf = "Qwen2MoeForCausalLM", LLAMA_NAMES,
+	  .layer = { two_norms, attention, mlp, gated_experts }, .act = "silu",
+	  .more = gguf_more_qwen2_moe },
+	{ .name = "olmoe", .hf = "OlmoeForCausalLM", LLAMA_NAMES,
+	  .layer = { two_norms, attention, experts }, .act = "silu",
+	  .more = gguf_more_olmoe },
 	{ .name = "phi3", .hf = "Phi3ForCausalLM", LLAMA_NAMES,
 	  .layer = { two_norms, phi3_layer }, .act = "silu",
 	  .more = gguf_more_phi3 },

@@ -6,7 +6,7 @@ usage: speed.py BUILD FOLDER [TYPE..]
 
 FOLDER gets files with made-up weights of two shapes (1.1 B: TinyLlama's; 0.5 B: Qwen 2's), in the
 types q4_0, q4_k, q8_0 and bf16: one layer is drawn and quantized by llama.cpp, and all layers of a
-file have its weights.  Each case is a batch of requests that start together: so many tokens in, so
+file have its weights.  A third shape, OLMoE's, is a mixture: SHAPES=olmoe.  Each case is a batch of requests that start together: so many tokens in, so
 many out.  A round runs kvrt (`kvrt bench latency`), then each peer, and notes the ratios of their
 times.  Prints tokens a second of all, and the median ratios of ROUNDS rounds (3) with their range.
 SHAPES='0.5b' runs one shape alone.  CASES='1,16,32 1,512,1' are other cases.
@@ -34,7 +34,11 @@ THREADS = os.cpu_count()
 SHAPES = {
     "1.1b": dict(layers=22, hidden=2048, inter=5632, heads=32, kv=4, words=32000, tied=False),
     "0.5b": dict(layers=24, hidden=896, inter=4864, heads=14, kv=2, words=151936, tied=True),
+    # 1.3 B of 6.9 B parameters are used by a token.
+    "olmoe": dict(layers=16, hidden=2048, inter=1024, heads=16, kv=16, words=50304, tied=False,
+                  experts=64, chosen=8),
 }
+DENSE = "1.1b 0.5b"
 # Requests, tokens in, tokens out.
 CASES = [tuple(map(int, case.split(","))) for case in os.environ.get(
     "CASES", "1,16,32 4,16,32 16,16,32 32,16,32 1,512,1").split()]
@@ -55,6 +59,9 @@ def words_of(count):
 
 def header(writer, shape, layers):
     words = words_of(shape["words"])
+    if "experts" in shape:
+        writer.add_expert_count(shape["experts"])
+        writer.add_expert_used_count(shape["chosen"])
     for add, value in ((writer.add_block_count, layers), (writer.add_context_length, 4096),
                        (writer.add_embedding_length, shape["hidden"]),
                        (writer.add_feed_forward_length, shape["inter"]),
@@ -79,12 +86,20 @@ def tensors(shape):
     yield "output_norm.weight", (hidden,)
     if not shape["tied"]:
         yield "output.weight", (shape["words"], hidden)
+    mlp = (("ffn_gate", (inter, hidden)), ("ffn_up", (inter, hidden)),
+           ("ffn_down", (hidden, inter)))
+    if "experts" in shape:
+        mlp = (("ffn_gate_inp", (shape["experts"], hidden)), ("attn_q_norm", (hidden,)),
+               ("attn_k_norm", (hidden,)),
+               *((f"{name}_exps", (shape["experts"], *size)) for name, size in mlp))
     for name, size in (("attn_norm", (hidden,)), ("ffn_norm", (hidden,)),
                        ("attn_q", (hidden, hidden)), ("attn_k", (kv, hidden)),
-                       ("attn_v", (kv, hidden)), ("attn_output", (hidden, hidden)),
-                       ("ffn_gate", (inter, hidden)), ("ffn_up", (inter, hidden)),
-                       ("ffn_down", (hidden, inter))):
+                       ("attn_v", (kv, hidden)), ("attn_output", (hidden, hidden)), *mlp):
         yield f"blk.0.{name}.weight", size
+
+
+def arch_of(shape):
+    return "olmoe" if "experts" in shape else "llama"
 
 
 def write_layer(path, shape):
@@ -92,7 +107,7 @@ def write_layer(path, shape):
     import numpy
 
     rng = numpy.random.default_rng(1)
-    writer = gguf.GGUFWriter(path, "llama")
+    writer = gguf.GGUFWriter(path, arch_of(shape))
     header(writer, shape, 1)
     for name, size in tensors(shape):
         data = numpy.ones(size, numpy.float32)
@@ -122,7 +137,7 @@ def repeat_layer(source, target, shape):
     import gguf
 
     reader = gguf.GGUFReader(source)
-    writer = gguf.GGUFWriter(target, "llama")
+    writer = gguf.GGUFWriter(target, arch_of(shape))
     header(writer, shape, shape["layers"])
     for t in reader.tensors:
         numbers = range(shape["layers"]) if t.name.startswith("blk.0.") else (0,)
@@ -287,7 +302,7 @@ def compare(world, path, peers, name):
 
 def compare_all(world, folder, kinds):
     vllm = os.environ.get("KVMM_VLLM")
-    for name in os.environ.get("SHAPES", " ".join(SHAPES)).split():
+    for name in os.environ.get("SHAPES", DENSE).split():
         others = [Peer("vLLM in bf16", [vllm, __file__, "--vllm", name],
                        {"VLLM_CPU_KVCACHE_SPACE": "1", "VLLM_ENABLE_V1_MULTIPROCESSING": "0",
                         "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"})] if vllm else []

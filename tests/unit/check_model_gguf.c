@@ -19,6 +19,7 @@ static const struct {
 	{ "llama", 0 }, { "llama-linear", 0 }, { "llama-llama3", 1e-5 },
 	{ "llama-yarn", 0 }, { "mistral", 0 }, { "qwen2", 0 }, { "qwen3", 0 },
 	{ "qwen3-moe", 0 }, { "qwen3-moe-all", 0 }, { "phi3", 0 },
+	{ "qwen2-moe", 0 }, { "mixtral", 0 }, { "olmoe", 0 },
 	{ "phi3-long", 0 }, { "phi3-short", 1e-6 },
 	{ "deepseek2", 0 }, { "deepseek2-moe", 0 },
 	{ "deepseek2-groups-moe", 0 }, { "gemma2", 0 }, { "gemma3", 0 },

@@ -71,6 +71,11 @@ static const struct gw_name gw_names[] = {
 	{ "mlp.gate_up_proj", "ffn_up", NULL },
 	{ "mlp.gate", "ffn_gate_inp", NULL },
 	{ "mlp.router", "ffn_gate_inp", NULL },
+	{ "mlp.shared_expert.gate_proj", "ffn_gate_shexp", NULL },
+	{ "mlp.shared_expert.up_proj", "ffn_up_shexp", NULL },
+	{ "mlp.shared_expert.down_proj", "ffn_down_shexp", NULL },
+	{ "mlp.shared_expert_gate", "ffn_gate_inp_shexp", NULL },
+	{ "block_sparse_moe.gate", "ffn_gate_inp", NULL },
 	{ "mlp.shared_experts.gate_proj", "ffn_gate_shexp", NULL },
 	{ "mlp.shared_experts.up_proj", "ffn_up_shexp", NULL },
 	{ "mlp.shared_experts.down_proj", "ffn_down_shexp", NULL },
@@ -201,6 +206,8 @@ static const struct {
 	{ "n_routed_experts", "expert_count", 'u' },
 	{ "num_experts_per_tok", "expert_used_count", 'u' },
 	{ "moe_intermediate_size", "expert_feed_forward_length", 'u' },
+	{ "shared_expert_intermediate_size",
+	  "expert_shared_feed_forward_length", 'u' },
 	{ "n_shared_experts", "expert_shared_count", 'u' },
 	{ "first_k_dense_replace", "leading_dense_block_count", 'u' },
 	{ "routed_scaling_factor", "expert_weights_scale", 'f' },
@@ -467,6 +474,8 @@ static inline void gw_reshape(struct gw *w, struct gw_tensor *t, const char *res
 		t->nr_dims = 2;
 		t->dims[1] = t->dims[0];
 		t->dims[0] = 1;
+	} else if (!strcmp(rest, "ffn_gate_inp_shexp.weight")) {
+		t->nr_dims = 1;
 	} else if (!strcmp(rest, "ssm_norm.weight")) {
 		t->nr_dims = 2;
 		t->dims[0] /= groups;
@@ -588,6 +597,11 @@ static inline bool gw_special(struct gw *w, const struct st_tensor *s,
 		snprintf(name, sizeof(name), "%sffn_%s_exps.weight", blk, what);
 		gw_slice(w, s, name, i, (u32)gw_num(w, "num_experts",
 			 gw_num(w, "n_routed_experts", 0)));
+	} else if (sscanf(rest, "block_sparse_moe.experts.%u.w%1[123].weight",
+			  &i, what) == 2) {
+		snprintf(name, sizeof(name), "%sffn_%s_exps.weight", blk,
+			 *what == '1' ? "gate" : *what == '2' ? "down" : "up");
+		gw_slice(w, s, name, i, (u32)gw_num(w, "num_local_experts", 0));
 	} else if (sscanf(rest, "self_attn.%c_layernorm.norms.%u.weight", what,
 			  &i) == 2) {
 		what[1] = '\0';
@@ -788,6 +802,8 @@ static const char * const gw_archs[][2] = {
 	{ "LlamaForCausalLM", "llama" }, { "MistralForCausalLM", "llama" },
 	{ "Qwen2ForCausalLM", "qwen2" }, { "Qwen3ForCausalLM", "qwen3" },
 	{ "Qwen3MoeForCausalLM", "qwen3moe" }, { "Phi3ForCausalLM", "phi3" },
+	{ "Qwen2MoeForCausalLM", "qwen2moe" }, { "OlmoeForCausalLM", "olmoe" },
+	{ "MixtralForCausalLM", "llama" },
 	{ "Gemma2ForCausalLM", "gemma2" }, { "Gemma3ForCausalLM", "gemma3" },
 	{ "GPT2LMHeadModel", "gpt2" }, { "GPTNeoXForCausalLM", "gptneox" },
 	{ "DeepseekV2ForCausalLM", "deepseek2" },
