@@ -357,39 +357,43 @@ static void model_fill_made(struct model *m, u64 before, u64 ns)
 	i->made_ns = ns;
 }
 
-/* The tensors of the folder, as the rest of the loader wants them. */
-static int model_read_tensors(struct model *m, const struct model_opts *o,
+/* Make the matrices of a quantized folder, or quantize those of another one. */
+static int model_make_tensors(struct model *m, const struct model_opts *o,
 			      struct model_error *err)
 {
 	const struct quantized_opts q = {
 		.judge = o->judge, .nr_threads = o->nr_threads,
 		.progress = &o->progress,
 	};
-	const bool folder = !o->dummy && !gguf_is_file(m->dir);
-	const u64 begin = kv_now_ns();
-	u64 before = 0;
+	const u64 before = ckpt_bytes(m->ckpt), begin = kv_now_ns();
 	int ret;
 
-	if (o->dummy)
-		ret = dummy_open(m->dir, &m->cfg, &o->progress, o->judge,
-				 &m->ckpt, err);
-	else if (gguf_is_file(m->dir))
-		ret = gguf_ckpt_open(m->dir, &m->cfg, o->judge, &m->ckpt, err);
-	else
-		ret = ckpt_open(m->dir, &m->ckpt, err);
-	if (!ret)
-		before = ckpt_bytes(m->ckpt);
-	if (!ret && folder)
-		ret = quantized_open(m->ckpt, &q, err);
-	if (!ret && o->quantization && !folder)
+	ret = quantized_open(m->ckpt, &q, err);
+	if (!ret && o->quantization)
+		ret = quantized_make(m->ckpt, &m->cfg, o->quantization, &q, err);
+	if (!ret && m->ckpt->nr_made)
+		model_fill_made(m, before, kv_now_ns() - begin);
+	return ret;
+}
+
+/* The tensors of the folder or file, as the rest of the loader wants them. */
+static int model_read_tensors(struct model *m, const struct model_opts *o,
+			      struct model_error *err)
+{
+	const bool folder = !o->dummy && !gguf_is_file(m->dir);
+	int ret;
+
+	if (o->quantization && !folder)
 		return model_fail(err, -EINVAL, "%s: only the weights of a folder "
 				  "can be quantized: leave out --quantization",
 				  m->dir);
-	if (!ret && o->quantization)
-		ret = quantized_make(m->ckpt, &m->cfg, o->quantization, &q, err);
-	if (!ret && m->ckpt->nr_made && folder)
-		model_fill_made(m, before, kv_now_ns() - begin);
-	return ret;
+	if (o->dummy)
+		return dummy_open(m->dir, &m->cfg, &o->progress, o->judge,
+				  &m->ckpt, err);
+	if (!folder)
+		return gguf_ckpt_open(m->dir, &m->cfg, o->judge, &m->ckpt, err);
+	ret = ckpt_open(m->dir, &m->ckpt, err);
+	return ret ? ret : model_make_tensors(m, o, err);
 }
 
 /* Read everything from the folder. */

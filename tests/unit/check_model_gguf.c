@@ -276,6 +276,32 @@ START_TEST(test_refuses_turned)
 }
 END_TEST
 
+/* A file, and made-up weights, are not quantized. */
+START_TEST(test_refuses_quantization)
+{
+	struct model_opts opts = {
+		.nr_threads = 1, .quantization = MODEL_QUANT_Q8_0, .dummy = _i,
+	};
+	struct model *model = NULL;
+	struct model_error err;
+	char path[320];
+	struct ckpt *c;
+	struct gw *w;
+
+	golden_read("llama");
+	config_write(NULL, NULL);
+	c = dummy_weights();
+	w = gw_make(c);
+	gw_file(w, "m.gguf", 0, 1, 0);
+	snprintf(path, sizeof(path), "%s%s", fixture_dir, _i ? "" : "/m.gguf");
+	ck_assert_int_eq(model_load(path, &opts, &model, &err), -EINVAL);
+	ck_assert_msg(strstr(err.text, ": only the weights of a folder"), "%s",
+		      err.text);
+	gw_free(w);
+	ckpt_close(c);
+}
+END_TEST
+
 /* Metadata whose meaning is refused, without much memory. */
 static const struct {
 	const char	*text;
@@ -323,6 +349,7 @@ static Suite *model_gguf_suite(void)
 	tcase_add_test(same, test_refuses_joined);
 	tcase_add_loop_test(same, test_refuses_halves, 0, 2);
 	tcase_add_test(same, test_refuses_turned);
+	tcase_add_loop_test(same, test_refuses_quantization, 0, 2);
 	tcase_add_loop_test(same, test_refuses_metadata, 0,
 			    ARRAY_SIZE(metadata));
 	suite_add_tcase(s, same);
