@@ -33,7 +33,7 @@ struct gguf_copy {
 };
 
 /**
- * struct gguf_open - the state of opening
+ * struct gguf_loading - the state of opening
  * @g:		the file
  * @arch:	its architecture
  * @cfg:	its configuration
@@ -43,7 +43,7 @@ struct gguf_copy {
  * @bytes:	bytes of tensors that are made
  * @err:	where failures are reported
  */
-struct gguf_open {
+struct gguf_loading {
 	const struct gguf		*g;
 	const struct gguf_arch		*arch;
 	const struct model_config	*cfg;
@@ -54,7 +54,7 @@ struct gguf_open {
 	struct model_error		*err;
 };
 
-static int bad_tensor(const struct gguf_open *o, const struct gguf_tensor *t,
+static int bad_tensor(const struct gguf_loading *o, const struct gguf_tensor *t,
 		      const char *why)
 {
 	return model_fail(o->err, -EINVAL, "%s: tensor " MODEL_NAME_FMT
@@ -62,7 +62,7 @@ static int bad_tensor(const struct gguf_open *o, const struct gguf_tensor *t,
 			  why);
 }
 
-static int no_memory(const struct gguf_open *o)
+static int no_memory(const struct gguf_loading *o)
 {
 	return model_fail_errno(o->err, -ENOMEM, o->c->dir, "tensors");
 }
@@ -119,7 +119,7 @@ static void set_shape(struct st_tensor *to, const struct gguf_tensor *t,
 }
 
 /* The name in the layout; that of a tensor without one is kept. */
-static char *name_in_layout(const struct gguf_open *o,
+static char *name_in_layout(const struct gguf_loading *o,
 			    const struct gguf_tensor *t,
 			    const struct gguf_name *n, u32 layer, u32 expert)
 {
@@ -140,7 +140,7 @@ static char *name_in_layout(const struct gguf_open *o,
 }
 
 /* Tensor number @expert of @t, used in place. */
-static int add_mapped(struct gguf_open *o, const struct gguf_tensor *t,
+static int add_mapped(struct gguf_loading *o, const struct gguf_tensor *t,
 		      const struct gguf_name *n, u32 layer, u32 expert)
 {
 	struct ckpt *c = o->c;
@@ -168,13 +168,13 @@ static u64 rows_of(const struct gguf_tensor *t)
 }
 
 /* Heads whose rows are sorted. */
-static u32 heads_of(const struct gguf_open *o, enum gguf_how how)
+static u32 heads_of(const struct gguf_loading *o, enum gguf_how how)
 {
 	return how == GGUF_K_PAIRS ? o->cfg->kv_heads : o->cfg->heads;
 }
 
 /* Can the rows of @t be sorted so? */
-static int check_copied(const struct gguf_open *o, const struct gguf_tensor *t,
+static int check_copied(const struct gguf_loading *o, const struct gguf_tensor *t,
 			enum gguf_how how)
 {
 	const u64 rows = rows_of(t);
@@ -241,7 +241,7 @@ static void copy_logs(const struct gguf_tensor *t, u8 *to)
 	}
 }
 
-static void fill_one(const struct gguf_open *o, const struct gguf_copy *copy)
+static void fill_one(const struct gguf_loading *o, const struct gguf_copy *copy)
 {
 	const struct gguf_tensor *t = copy->t;
 	const struct st_tensor *made = &o->c->made[copy->to];
@@ -269,7 +269,7 @@ static void fill_one(const struct gguf_open *o, const struct gguf_copy *copy)
 }
 
 /* Memory of all tensors that are made. */
-static int made_place(struct gguf_open *o, bool judge)
+static int made_place(struct gguf_loading *o, bool judge)
 {
 	struct ckpt *c = o->c;
 	u32 i;
@@ -295,7 +295,7 @@ static int made_place(struct gguf_open *o, bool judge)
 }
 
 /* A tensor that @t makes alone, or together with a second one. */
-static void new_made(struct gguf_open *o, const struct gguf_tensor *t,
+static void new_made(struct gguf_loading *o, const struct gguf_tensor *t,
 		     enum gguf_how how, char *name)
 {
 	struct st_tensor *to = &o->c->made[o->c->nr_made++];
@@ -311,7 +311,7 @@ static void new_made(struct gguf_open *o, const struct gguf_tensor *t,
 }
 
 /* Add the rows of @t to the tensor that was made last: names of the file are sorted. */
-static int join_made(struct gguf_open *o, const struct gguf_tensor *t,
+static int join_made(struct gguf_loading *o, const struct gguf_tensor *t,
 		     const char *name)
 {
 	struct st_tensor like = { .name = NULL }, *to;
@@ -331,7 +331,7 @@ static int join_made(struct gguf_open *o, const struct gguf_tensor *t,
 	return 0;
 }
 
-static int add_copied(struct gguf_open *o, const struct gguf_tensor *t,
+static int add_copied(struct gguf_loading *o, const struct gguf_tensor *t,
 		      const struct gguf_name *n, u32 layer)
 {
 	char *name = name_in_layout(o, t, n, layer, 0);
@@ -355,7 +355,7 @@ static int add_copied(struct gguf_open *o, const struct gguf_tensor *t,
 
 /* ---- the file ---- */
 
-static int add_tensor(struct gguf_open *o, const struct gguf_tensor *t)
+static int add_tensor(struct gguf_loading *o, const struct gguf_tensor *t)
 {
 	const struct gguf_name *n;
 	u32 layer, i;
@@ -372,7 +372,7 @@ static int add_tensor(struct gguf_open *o, const struct gguf_tensor *t)
 }
 
 /* Memory of all lists; every tensor is counted as mapped and as copied. */
-static int make_lists(struct gguf_open *o)
+static int make_lists(struct gguf_loading *o)
 {
 	struct ckpt *c = o->c;
 	const u32 files = gguf_nr_tensors(o->g);
@@ -402,7 +402,7 @@ static int make_lists(struct gguf_open *o)
 }
 
 /* A name of the layout may have been made of two names of the file. */
-static int check_names(const struct gguf_open *o)
+static int check_names(const struct gguf_loading *o)
 {
 	const struct ckpt *c = o->c;
 	u32 i;
@@ -417,7 +417,7 @@ static int check_names(const struct gguf_open *o)
 	return 0;
 }
 
-static int open_all(struct gguf_open *o, bool judge)
+static int open_all(struct gguf_loading *o, bool judge)
 {
 	u32 i;
 	int ret;
@@ -435,7 +435,7 @@ static int open_all(struct gguf_open *o, bool judge)
 int gguf_ckpt_open(const char *path, const struct model_config *cfg,
 		   bool judge, struct ckpt **out, struct model_error *err)
 {
-	struct gguf_open o = { .cfg = cfg, .err = err };
+	struct gguf_loading o = { .cfg = cfg, .err = err };
 	char why[GGUF_ERR_MAX] = "";
 	int ret;
 
