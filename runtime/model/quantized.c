@@ -29,7 +29,8 @@ struct quant_run {
 	atomic_uint			next;
 	_Atomic u64			done;
 	u64				room;	/* bytes of a thread's room */
-	atomic_bool			failed;
+	atomic_bool			failed;	/* no memory for a room */
+	_Atomic(const struct quant_make *) bad;	/* see fill() */
 };
 
 int quant_list_open(struct quant_list *l, struct ckpt *c)
@@ -115,7 +116,8 @@ static void make_one(struct quant_run *r, const struct quant_make *m, void *room
 	u64 row;
 
 	for (row = 0; row < m->rows; row += QUANT_ROWS)
-		m->fill(m, row, min((u64)QUANT_ROWS, m->rows - row), room);
+		if (!m->fill(m, row, min((u64)QUANT_ROWS, m->rows - row), room))
+			atomic_store(&r->bad, m);
 	drop_sources(r->l->c, m);
 	atomic_fetch_add(&r->done, ALIGN_UP(m->t->nr_bytes, MADE_ALIGN));
 }
@@ -191,13 +193,19 @@ static int list_fill(struct quant_list *l, const struct quantized_opts *o,
 {
 	const long cores = sysconf(_SC_NPROCESSORS_ONLN);
 	struct quant_run r = { .l = l, .progress = o->progress };
+	const struct quant_make *bad;
 	u32 i;
 
 	for (i = 0; i < l->nr; i++)
 		r.room = max(r.room, QUANT_ROWS * QUANT_ROOM(l->makes[i].cols));
 	run_threads(&r, o->nr_threads ? o->nr_threads : max(cores, 1l));
-	return atomic_load(&r.failed) ?
-	       model_fail_errno(err, -ENOMEM, l->c->dir, "quantization") : 0;
+	if (atomic_load(&r.failed))
+		return model_fail_errno(err, -ENOMEM, l->c->dir, "quantization");
+	bad = atomic_load(&r.bad);
+	return !bad ? 0 :
+	       model_fail(err, -EINVAL, "%s: tensor " MODEL_NAME_FMT ": has a "
+			  "number that is NaN or infinite: leave out "
+			  "--quantization", bad->codes->path, bad->codes->name);
 }
 
 /* Put the made tensors into the list of the checkpoint, in place of the others. */

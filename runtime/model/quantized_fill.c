@@ -206,7 +206,7 @@ static void row_numbers(const struct quant_make *m, const u8 *codes, u64 row,
 	}
 }
 
-void quant_fill_codes(const struct quant_make *m, u64 row, u32 nr, void *room)
+bool quant_fill_codes(const struct quant_make *m, u64 row, u32 nr, void *room)
 {
 	const u64 size = m->t->nr_bytes / m->rows;
 	u8 *codes = room, *to = (u8 *)m->t->data + row * size;
@@ -219,6 +219,7 @@ void quant_fill_codes(const struct quant_make *m, u64 row, u32 nr, void *room)
 		else
 			row_blocks(m, codes, row + i, to);
 	}
+	return true;
 }
 
 /* ---- MXFP4 ---- */
@@ -248,7 +249,7 @@ u64 quant_source_row(const struct quant_make *m, u64 row)
 	return row - i + (i < m->half ? 2 * i : 2 * (i - m->half) + 1);
 }
 
-void quant_fill_mxfp4(const struct quant_make *m, u64 row, u32 nr, void *room)
+bool quant_fill_mxfp4(const struct quant_make *m, u64 row, u32 nr, void *room)
 {
 	const u8 *codes = m->codes->data, *scales = m->scales->data;
 	u8 *to = (u8 *)m->t->data + row * m->groups * 17;
@@ -260,4 +261,5 @@ void quant_fill_mxfp4(const struct quant_make *m, u64 row, u32 nr, void *room)
 		for (g = 0; g < m->groups; g++, to += 17)
 			mxfp4_block(codes + (from + g) * 16, scales[from + g], to);
 	}
+	return true;
 }

@@ -93,7 +93,8 @@ const struct quant_scheme *quant_scheme_of(struct quant_config *q,
  * @half:	rows of gate in one matrix, as many as of up, if the source has them in
  *		turn; 0: rows stay in order
  * @turned:	rows of one matrix, if the source has rows and columns exchanged; else 0
- * @fill:	write rows @row to @row + @nr - 1; @room is for one thread
+ * @fill:	write rows @row to @row + @nr - 1; @room is for one thread.  False: a number
+ *		of the source is NaN or infinite, and cannot be quantized
  */
 struct quant_make {
 	struct st_tensor		*t;
@@ -109,7 +110,7 @@ struct quant_make {
 	u32				zero;
 	u64				half;
 	u64				turned;
-	void (*fill)(const struct quant_make *m, u64 row, u32 nr, void *room);
+	bool (*fill)(const struct quant_make *m, u64 row, u32 nr, void *room);
 };
 
 #define QUANT_ROWS	16u	/* rows that a call of fill() writes at most */
@@ -154,8 +155,8 @@ int __must_check quant_list_run(struct quant_list *l,
 
 /* ---- quantized_fill.c ---- */
 
-void quant_fill_codes(const struct quant_make *m, u64 row, u32 nr, void *room);
-void quant_fill_mxfp4(const struct quant_make *m, u64 row, u32 nr, void *room);
+bool quant_fill_codes(const struct quant_make *m, u64 row, u32 nr, void *room);
+bool quant_fill_mxfp4(const struct quant_make *m, u64 row, u32 nr, void *room);
 
 /* The row of the source that becomes row @row. */
 u64 quant_source_row(const struct quant_make *m, u64 row);

@@ -8,6 +8,8 @@
  * vectors.  Matrices that files store with rows and columns exchanged, or with gate and
  * up in turn, become the decoder's on the way.
  */
+#include <math.h>
+
 #include "kernels/quantize.h"
 #include "runtime/model/layout.h"
 #include "runtime/model/quantized_internal.h"
@@ -54,13 +56,20 @@ static void read_rows(const struct quant_make *m, u64 row, u32 nr, float *to)
 	}
 }
 
-static void fill_rows(const struct quant_make *m, u64 row, u32 nr, void *room)
+static bool fill_rows(const struct quant_make *m, u64 row, u32 nr, void *room)
 {
 	const enum kern_dtype type = m->t->blocks;
+	const float *numbers = room;
+	bool finite = true;
+	u64 i;
 
 	read_rows(m, row, nr, room);
-	kern_quantize(type, room, nr * m->cols, (u8 *)m->t->data +
-		      row * kern_row_bytes(type, m->cols));
+	for (i = 0; i < nr * m->cols; i++)
+		finite &= isfinite(numbers[i]);
+	if (finite)
+		kern_quantize(type, numbers, nr * m->cols, (u8 *)m->t->data +
+			      row * kern_row_bytes(type, m->cols));
+	return finite;
 }
 
 /* The type with the longest blocks that divide a row, or NR_KERN_DTYPES. */

@@ -480,6 +480,32 @@ START_TEST(test_made)
 }
 END_TEST
 
+/* A number that no type of blocks holds is not made another one. */
+START_TEST(test_made_of_nan)
+{
+	static const float odd[] = { NAN, INFINITY, -INFINITY };
+	struct model_opts opts = {
+		.nr_threads = 2, .quantization = MODEL_QUANT_Q8_0 + _i % 4,
+	};
+	struct model_config cfg;
+	struct model *model;
+	const char *name = "model.layers.1.mlp.up_proj.weight";
+	struct ckpt *c;
+
+	golden_read("llama");
+	config_write(NULL, NULL);
+	ck_assert_int_eq(model_config_read(fixture_dir, &cfg, &err), 0);
+	ck_assert_int_eq(dummy_open(fixture_dir, &cfg, NULL, false, &c, &err), 0);
+	((float *)ckpt_take(c, name)->data)[1234] = odd[_i % 3];
+	shards_write(c, 1, TINY_F32);
+	ckpt_close(c);
+	ck_assert_int_eq(model_load(fixture_dir, &opts, &model, &err), -EINVAL);
+	ck_assert_msg(strstr(err.text, name) &&
+		      strstr(err.text, ": has a number that is NaN or infinite"),
+		      "%s", err.text);
+}
+END_TEST
+
 /* An output matrix of its own has one name, whichever prefix the other tensors have. */
 START_TEST(test_made_untied)
 {
@@ -515,6 +541,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_made, 0, ARRAY_SIZE(makes));
 	tcase_add_test(tc, test_identity);
 	tcase_add_test(tc, test_made_untied);
+	tcase_add_loop_test(tc, test_made_of_nan, 0, 12);
 	suite_add_tcase(s, tc);
 	srunner_run_all(sr, CK_ENV);
 	failed = srunner_ntests_failed(sr);
