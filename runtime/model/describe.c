@@ -6,6 +6,7 @@
  * Features that a model does not have are left out, except those that people
  * look for.
  */
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 
@@ -184,15 +185,23 @@ static void say_mlp(const struct words *w, const struct model_config *c)
 		    sparse ? ", in the other layers" : "");
 }
 
+/* Layers that have experts. */
+static u32 sparse_layers(const struct model_config *c)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < c->layers; i++)
+		nr += config_is_sparse(c, i);
+	return nr;
+}
+
 /* Before say_mlp(), which tells of the other layers. */
 static void say_experts(const struct words *w, const struct model_config *c)
 {
 	const struct moe_config *m = &c->moe;
 	char shared[56] = "", groups[48] = "";
-	u32 i, sparse = 0;
+	const u32 sparse = sparse_layers(c);
 
-	for (i = 0; i < c->layers; i++)
-		sparse += config_is_sparse(c, i);
 	if (!sparse)
 		return;
 	if (m->shared_inter)
@@ -209,6 +218,55 @@ static void say_experts(const struct words *w, const struct model_config *c)
 	say(w, "router", "softmax over %s experts%s, factor %g",
 	    m->over_chosen ? "the chosen" : "all",
 	    m->router_bias ? ", bias" : "", m->scale);
+}
+
+/* Bytes of tensors with @part in their names. */
+static u64 bytes_named(const struct ckpt *c, const char *part)
+{
+	u64 bytes = 0;
+	u32 i;
+
+	for (i = 0; i < c->nr_tensors; i++)
+		if (strstr(c->tensors[i]->name, part))
+			bytes += c->tensors[i]->nr_bytes;
+	return bytes;
+}
+
+/* The mean of an expert's chance to be chosen by some of @tokens, if all are as likely. */
+static double share_touched(const struct moe_config *m, u32 tokens)
+{
+	return 1 - pow(1 - (double)m->chosen / m->experts, tokens);
+}
+
+/*
+ * What a token needs of a mixture.  A step reads an expert that some token chose once, and
+ * of embeddings that are not the output matrix only some rows.
+ */
+static void say_active(const struct words *w, const struct model *m)
+{
+	static const u32 batches[] = { 1, 8, 32, 64 };
+	const struct model_config *c = &m->cfg;
+	const struct moe_config *moe = &c->moe;
+	const double experts = bytes_named(m->ckpt, ".experts.");
+	const double params = (double)sparse_layers(c) * moe->experts * c->hidden *
+			      moe->inter * (c->gated || moe->alpha ? 3 : 2);
+	const double rest = m->info.weight_bytes - experts -
+			    (c->tied ? 0 : bytes_named(m->ckpt, "embed_tokens."));
+	double touched;
+	u32 i;
+
+	if (!params)
+		return;
+	say(w, "active", "%.4g M of %.4g M parameters for a token",
+	    (m->info.nr_params - params * (1 - share_touched(moe, 1))) / 1e6,
+	    m->info.nr_params / 1e6);
+	for (i = 0; i < ARRAY_SIZE(batches); i++) {
+		touched = share_touched(moe, batches[i]);
+		say(w, "step", "%u token%s: %.4g MB of weights, %.1f of %u experts "
+		    "a layer, if all are as likely", batches[i],
+		    batches[i] == 1 ? "" : "s", (rest + experts * touched) / 1e6,
+		    touched * moe->experts, moe->experts);
+	}
 }
 
 /* Bytes of the tensors of one type; each type is counted at its first tensor. */
@@ -279,6 +337,7 @@ void model_describe(const struct model *model,
 	    norm_name(c), c->norm_plus_one ? " of 1 + weight" : "",
 	    norm_places(c), c->norm_eps);
 	say_experts(&w, c);
+	say_active(&w, model);
 	say_mlp(&w, c);
 	if (c->residual_scale != 1.0f || c->logits_scale != 1.0f)
 		say(&w, "factors", "%g on what is added to the residual stream, %g on logits",
