@@ -243,7 +243,7 @@ static void read_weights(struct quant_config *q, json_t *w,
 	s->is_float = !strcasecmp(type, "float");
 	if (!s->is_float && strcasecmp(type, "int"))
 		quant_fail(q, -EOPNOTSUPP, "type", type);
-	check_bits(q, s->bits, s->how == QUANT_PACKED,
+	check_bits(q, s->bits, s->how == QUANT_PACKED && !s->is_float,
 		   s->how != QUANT_PACKED || !s->is_float);
 	s->zeros = !symmetric;
 	s->sorted = order && !json_is_false(order);

@@ -342,6 +342,9 @@ static const struct {
 	{ "packed-32", CT("pack-quantized", "{\"weights\":{\"num_bits\":3}}"),
 	  -EOPNOTSUPP, "weights of 3 bits are not" },
 	{ "packed-32", CT("pack-quantized", "{\"weights\":{\"num_bits\":4,"
+	  "\"type\":\"float\",\"group_size\":32}}"), -EOPNOTSUPP,
+	  "weights of 4 bits are not" },
+	{ "packed-32", CT("pack-quantized", "{\"weights\":{\"num_bits\":4,"
 	  "\"strategy\":\"token\"}}"), -EOPNOTSUPP, "strategy \"token\" is not" },
 	{ "packed-32", CT("pack-quantized", "{\"weights\":{\"num_bits\":4},"
 	  "\"targets\":1}"), -EINVAL, "targets is no list" },
