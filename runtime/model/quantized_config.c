@@ -17,6 +17,7 @@
 #define KEY		"quantization_config"
 #define MAX_GROUP	(1u << 20)
 #define MAX_PATTERN	256u
+#define MAX_REPEATED	4u	/* groups of a pattern that are repeated */
 
 #define REMEDY								\
 	"use a model in AWQ, GPTQ, compressed-tensors, fp8 or mxfp4, or one "	\
@@ -372,6 +373,49 @@ void quant_config_close(struct quant_config *q)
 
 /* ---- which modules ---- */
 
+static bool is_repeat(char c)
+{
+	return c == '*' || c == '+' || c == '?';
+}
+
+/*
+ * Is @p compiled soon?  regcomp() takes exponential time for a repeat of a repeat, and
+ * for many repeated groups that may be empty.  So a repeated group holds no repeat, and
+ * there are few of them.  A lazy repeat ("*?") is one repeat.
+ */
+static bool pattern_is_quick(const char *p)
+{
+	u64 repeats = 0;	/* bit n: the open group of depth n holds a repeat */
+	u32 depth = 0, groups = 0;
+	bool set = false;
+
+	for (; *p; p++) {
+		set = *p == '[' || (set && *p != ']');
+		if (*p == '\\' && p[1]) {
+			p++;
+		} else if (set) {
+			continue;
+		} else if (*p == '(') {
+			if (++depth > 60)
+				return false;
+			repeats &= ~(1ull << depth);
+			p += p[1] == '?';
+		} else if (*p == ')' && depth) {
+			if ((p[1] == '*' || p[1] == '+') &&
+			    (repeats >> depth & 1 || ++groups > MAX_REPEATED))
+				return false;
+			repeats |= (repeats >> depth & 1) << (depth - 1);
+			depth--;
+		} else if (is_repeat(*p)) {
+			p += p[1] == '?';
+			if (is_repeat(p[1]))
+				return false;
+			repeats |= 1ull << depth;
+		}
+	}
+	return true;
+}
+
 /*
  * A pattern of Python as one of POSIX.  Patterns are not trusted: those that could
  * take much time or memory, and those that POSIX does not know, are refused.
@@ -381,6 +425,8 @@ static bool pattern_translate(const char *p, char *to)
 	char *end = to + MAX_PATTERN;
 	bool set = false;
 
+	if (!pattern_is_quick(p))
+		return false;
 	to = stpcpy(to, "^(");
 	for (; *p; p++) {
 		set = *p == '[' || (set && *p != ']');
