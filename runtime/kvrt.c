@@ -25,6 +25,7 @@
 #include <kvmm/near.h>
 
 #include "runtime/cli/cli.h"
+#include "runtime/lib/mapped.h"
 
 static int (* const runs[])(int argc, char **argv) = {
 #define x(_name, _operands, _text) cli_##_name,
@@ -100,6 +101,7 @@ int main(int argc, char **argv)
 
 	fill_standard_fds();
 	kv_log_init("kvrt", KV_LOG_INFO);
+	mapped_guard_init();
 	if (!name) {
 		pr_err("a command is missing: try kvrt --help");
 		return EX_USAGE;

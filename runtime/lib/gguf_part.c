@@ -13,7 +13,7 @@
  * not overlap.
  *
  * The map is private and read-only.  If another program shortens the file meanwhile,
- * this process is killed: replace models by rename.
+ * this process ends (mapped.h): replace models by rename.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -23,6 +23,7 @@
 #include "kernels/quant.h"
 #include "runtime/lib/folder.h"
 #include "runtime/lib/gguf_part.h"
+#include "runtime/lib/mapped.h"
 
 #define DEF_ALIGN	32u
 #define MAX_ALIGN	(1u << 30)
@@ -507,11 +508,13 @@ static int part_map(struct gguf_part *part, const struct gguf_err *err)
 				GGUF_AGAIN, part->path);
 	} else {
 		map = mmap(NULL, part->size, PROT_READ, MAP_PRIVATE, fd, 0);
-		if (map == MAP_FAILED)
+		if (map == MAP_FAILED) {
 			ret = gguf_fail(err, -errno, "%s: cannot map: %s",
 					part->path, strerror(errno));
-		else
+		} else {
 			part->map = map;
+			mapped_add(map, part->size, part->path);
+		}
 	}
 	close(fd);
 	return ret;
@@ -538,7 +541,9 @@ void gguf_part_close(struct gguf_part *part)
 		free((char *)part->tensors[i].name);
 	free(part->values);
 	free(part->tensors);
-	if (part->map)
+	if (part->map) {
+		mapped_remove(part->map);
 		munmap((void *)part->map, part->size);
+	}
 	free(part->path);
 }

@@ -18,8 +18,8 @@
  *   at the end of the file: no hole, no overlap, no missing and no extra bytes.
  *
  * The file stays mapped read-only for as long as the tensors are used.  If
- * another program shortens it meanwhile, this process is killed: replace
- * checkpoints by rename.
+ * another program shortens it meanwhile, this process ends (mapped.h):
+ * replace checkpoints by rename.
  */
 #include <endian.h>
 #include <jansson.h>
@@ -29,6 +29,7 @@
 #include <unistd.h>
 
 #include "runtime/lib/folder.h"
+#include "runtime/lib/mapped.h"
 #include "runtime/model/error.h"
 #include "runtime/model/json.h"
 #include "runtime/model/safetensors.h"
@@ -354,6 +355,7 @@ static int st_map(struct st_file *f, struct model_error *err)
 		goto out_close;
 	}
 	f->size = size;
+	mapped_add(f->map, size, f->path);
 out_close:
 	close(fd);
 	return ret;
@@ -395,8 +397,10 @@ void st_close(struct st_file *f)
 	for (i = 0; i < f->nr_tensors; i++)
 		free(f->tensors[i].name);
 	free(f->tensors);
-	if (f->map)
+	if (f->map) {
+		mapped_remove(f->map);
 		munmap(f->map, f->size);
+	}
 	free(f->path);
 	free(f);
 }
