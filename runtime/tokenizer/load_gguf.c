@@ -252,16 +252,24 @@ static int around_read(struct load_ctx *ctx, const struct gguf_vocab *v,
 	return 0;
 }
 
-/* BOS and EOS, by their ids: the name of a token could be that of another, too. */
+/*
+ * BOS and EOS, by their ids: the name of a token could be that of another, too.  The
+ * others that end a text are for the model, which would go on without a wrong one.
+ */
 static int ends_read(struct load_ctx *ctx, const struct gguf_vocab *v,
 		     bool bos)
 {
 	struct tokenizer *tok = ctx->tok;
+	u32 other;
 	int err;
 
 	err = special_read(ctx, v, GGUF_KEY("bos_token_id"), &tok->bos);
 	if (!err)
 		err = special_read(ctx, v, GGUF_KEY("eos_token_id"), &tok->eos);
+	if (!err)
+		err = special_read(ctx, v, GGUF_KEY("eot_token_id"), &other);
+	if (!err)
+		err = special_read(ctx, v, GGUF_KEY("eom_token_id"), &other);
 	if (!err)
 		err = around_read(ctx, v, GGUF_KEY("add_bos_token"), bos,
 				  &tok->before, tok->bos);
