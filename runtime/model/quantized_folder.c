@@ -223,7 +223,7 @@ static s32 group_at(const struct quant_make *m, u64 c)
 
 /*
  * Check the list of groups.  It is dropped if columns are in order.  A negative number
- * says the same.
+ * says the same in compressed-tensors, whose lists begin with -1.
  */
 static int check_groups(struct quant_folder *f, struct quant_make *m)
 {
@@ -236,9 +236,9 @@ static int check_groups(struct quant_folder *f, struct quant_make *m)
 	if (t->dtype != ST_I32 || t->nr_elems != m->cols)
 		return folder_fail(f, t, "it has not one group for each column");
 	for (c = 0; c < m->cols; c++) {
-		if (group_at(m, c) < 0)
+		if (group_at(m, c) < 0 && m->s->how == QUANT_PACKED)
 			break;
-		if ((u64)group_at(m, c) >= m->groups)
+		if (group_at(m, c) < 0 || (u64)group_at(m, c) >= m->groups)
 			return model_fail(f->err, -EINVAL, "%s: tensor "
 					  MODEL_NAME_FMT ": column %llu is in "
 					  "group %d, there are %llu: " AGAIN,

@@ -157,6 +157,7 @@ enum damage {
 	EMPTY,		/* no rows */
 	OTHER_TYPE,
 	BAD_GROUP,	/* group 32767 */
+	NO_GROUP,	/* group -1 */
 	BAD_SHAPE,	/* [-1, -1] */
 	RENAMED,	/* to lm_head.weight's module, whose weight is there */
 };
@@ -194,6 +195,8 @@ static const struct {
 	{ "gptq-32-act", L0 "mlp.down_proj.qweight", TURNED, -EINVAL, "shape is" },
 	{ "gptq-32-act", L0 "mlp.down_proj.g_idx", BAD_GROUP, -EINVAL,
 	  "g_idx: column 3 is in group 32767, there are 8: copy" },
+	{ "gptq-32-act", L0 "mlp.down_proj.g_idx", NO_GROUP, -EINVAL,
+	  "g_idx: column 3 is in group -1, there are 8: copy" },
 	{ "gptq-32-act", L0 "mlp.down_proj.g_idx", EMPTY, -EINVAL,
 	  "it has not one group for each column" },
 	{ "gptq-32-act", L0 "mlp.down_proj.qweight", RENAMED, -EINVAL,
@@ -236,7 +239,7 @@ static const struct {
 static void damage(struct line *l, enum damage how)
 {
 	const u64 first = l->shape[0];
-	const s32 group = 32767;
+	const s32 group = how == NO_GROUP ? -1 : 32767;
 	const s64 none[2] = { -1, -1 };
 
 	switch (how) {
@@ -259,6 +262,7 @@ static void damage(struct line *l, enum damage how)
 		strcpy(l->dtype, l->size == 2 ? "I16" : l->size == 8 ? "F64" : "F32");
 		break;
 	case BAD_GROUP:
+	case NO_GROUP:
 		memcpy(l->bytes + 12, &group, sizeof(group));
 		break;
 	case BAD_SHAPE:
