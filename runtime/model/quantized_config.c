@@ -122,6 +122,7 @@ static void read_gptq(struct quant_config *q, json_t *obj, bool minus_one)
 	format = text_of(q, obj, "checkpoint_format", format);
 	mj_u32(&q->f, obj, "bits", 1, 64, &s->bits);
 	mj_bool(&q->f, obj, "is_marlin_format", &marlin);
+	mj_bool(&q->f, obj, "desc_act", &s->needs_idx);
 	check_bits(q, s->bits, true, true);
 	if (strcmp(format, "gptq") && strcmp(format, "gptq_v2"))
 		quant_fail(q, -EOPNOTSUPP, "checkpoint_format", format);

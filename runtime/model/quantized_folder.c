@@ -154,6 +154,8 @@ static int parts_by_group(struct quant_folder *f, struct quant_make *m)
 		ret = check_shape(f, m->zeros, m->groups,
 				  DIV_ROUND_UP(m->rows, per));
 	m->g_idx = m->s->sorted ? part_of(f, ".g_idx") : NULL;
+	if (!ret && !m->g_idx && m->s->needs_idx && m->groups > 1)
+		ret = need_part(f, ".g_idx", &m->g_idx);
 	return ret;
 }
 

@@ -31,6 +31,7 @@ enum quant_how {
  * @zeros:	there are zero points
  * @zero_less_one: they are stored less 1
  * @sorted:	columns of a group may lie apart, as g_idx says
+ * @needs_idx:	they do, so g_idx must be there
  * @targets:	modules, a list of strings; NULL: all
  */
 struct quant_scheme {
@@ -43,6 +44,7 @@ struct quant_scheme {
 	bool		zeros;
 	bool		zero_less_one;
 	bool		sorted;
+	bool		needs_idx;
 	json_t		*targets;
 };
 

@@ -197,6 +197,8 @@ static const struct {
 	  "g_idx: column 3 is in group 32767, there are 8: copy" },
 	{ "gptq-32-act", L0 "mlp.down_proj.g_idx", NO_GROUP, -EINVAL,
 	  "g_idx: column 3 is in group -1, there are 8: copy" },
+	{ "gptq-32-act", L0 "mlp.down_proj.g_idx", LEFT_OUT, -EINVAL,
+	  "down_proj.qweight: its \"g_idx\" is missing" },
 	{ "gptq-32-act", L0 "mlp.down_proj.g_idx", EMPTY, -EINVAL,
 	  "it has not one group for each column" },
 	{ "gptq-32-act", L0 "mlp.down_proj.qweight", RENAMED, -EINVAL,
