@@ -50,12 +50,14 @@ static void rope_part(struct gguf_conf *c)
 			 "rope.dimension_count");
 }
 
-/* Put a number into the dictionary, if the file has it. */
+/* Put a number into the dictionary, if the file has it.  Messages name @key. */
 static void dict_real(struct gguf_conf *c, json_t *dict, const char *key,
 		      const char *to)
 {
 	double v;
 
+	json_object_set_new(c->f->names, to,
+			    json_sprintf("%s.%s", c->arch->name, key));
 	if (conf_read_real(c, key, &v))
 		json_object_set_new(dict, to, json_real(v));
 }
