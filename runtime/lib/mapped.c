@@ -26,6 +26,7 @@ struct mapped {
 
 static struct mapped files[MAPPED_MAX];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static u32 nr_lost;		/* threads that lost a file */
 
 /* Append @text to @line of @size bytes; control characters become '?'. */
 static size_t append(char *line, size_t len, size_t size, const char *text)
@@ -60,6 +61,9 @@ static void on_lost(int sig, siginfo_t *si, void *ctx)
 		signal(sig, SIG_DFL);
 		return;
 	}
+	/* Several threads read one file: one of them tells. */
+	while (__atomic_fetch_add(&nr_lost, 1, __ATOMIC_RELAXED))
+		pause();
 	len = append(line, 0, 300, "kvrt: error: ");
 	len = append(line, len, 300, path);
 	len = append(line, len, sizeof(line) - 1, ": was cut, or cannot be read, "

@@ -104,15 +104,18 @@ static void *touch_thread(void *map)
 	return NULL;
 }
 
-static void lose_on_thread(void)
+static void lose_on_threads(void)
 {
 	const u8 *map = map_file();
-	pthread_t thread;
+	pthread_t threads[32];
+	u32 i;
 
 	mapped_add(map, PAGES * 4096ull, path);
-	if (pthread_create(&thread, NULL, touch_thread, (void *)map))
-		abort();
-	pthread_join(thread, NULL);
+	for (i = 0; i < ARRAY_SIZE(threads); i++)
+		if (pthread_create(&threads[i], NULL, touch_thread, (void *)map))
+			abort();
+	for (i = 0; i < ARRAY_SIZE(threads); i++)
+		pthread_join(threads[i], NULL);
 }
 
 /* A file of @head and many zero bytes, at path. */
@@ -153,7 +156,7 @@ static void lose_safetensors(void)
 }
 
 static void (* const lost[])(void) = {
-	lose_noted, lose_on_thread, lose_gguf, lose_safetensors,
+	lose_noted, lose_on_threads, lose_gguf, lose_safetensors,
 };
 
 START_TEST(test_lost)
