@@ -24,12 +24,23 @@ static const char *tame(const char *text, char *out, size_t size)
 	return out;
 }
 
+/* Is it the name of a GGUF file, which is not there? */
+static bool is_lost_file(const char *text)
+{
+	const size_t len = strlen(text);
+
+	return len > 5 && !strcasecmp(text + len - 5, ".gguf") &&
+	       strncmp(text, "hf:", 3);
+}
+
 static int no_folder(const char *text, bool is_file)
 {
 	char shown[128];
 
 	tame(text, shown, sizeof(shown));
-	if (is_file)
+	if (!is_file && is_lost_file(text))
+		pr_err("MODEL '%s': no such file: check its path", shown);
+	else if (is_file)
 		pr_err("MODEL '%s' is a file, not a folder, and no GGUF file: give the model folder that it lies in",
 		       shown);
 	else
@@ -85,7 +96,8 @@ int cli_model_find(struct cli_model *m, const char *text)
 	}
 	err = hub_find(m->name, m->dir, sizeof(m->dir));
 	if (err)
-		return not_cached(m, err);
+		return is_lost_file(text) ? no_folder(text, false) :
+					    not_cached(m, err);
 	slash = strrchr(m->name, '/');
 	snprintf(m->domain, sizeof(m->domain), "%.*s",
 		 (int)sizeof(m->domain) - 1, slash ? slash + 1 : m->name);

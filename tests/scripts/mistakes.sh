@@ -59,6 +59,12 @@ file directory.conf $'area = /srv/,size=1G\n'
 file open.conf $'pool-size = 1G\n'
 chmod 666 "$work/open.conf"
 file model.gguf GGUF
+# Part 1 of 2: split.no, split.count and split.tensors.count, and nothing else.
+printf 'GGUF\3\0\0\0\0\0\0\0\0\0\0\0\3\0\0\0\0\0\0\0%b%b%b' \
+	'\010\0\0\0\0\0\0\0split.no\02\0\0\0\0\0' \
+	'\013\0\0\0\0\0\0\0split.count\02\0\0\0\02\0' \
+	'\023\0\0\0\0\0\0\0split.tensors.count\05\0\0\0\0\0\0\0' \
+	>"$work/part-00001-of-00002.gguf"
 file file 'a text, and no swap area'
 like no-tokenizer
 rm "$work/no-tokenizer/tokenizer.json"

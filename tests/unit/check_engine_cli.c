@@ -284,6 +284,9 @@ START_TEST(test_no_folder_says_why)
 	fclose(f);
 	expect_refused(name, "is a file, not a folder, and no GGUF file: give the model folder");
 	expect_refused("some-org/Model-1.5B", "download it with `hf download some-org/Model-1.5B`");
+	expect_refused("/models/m-q4.gguf", "MODEL '/models/m-q4.gguf': no such file: check its path");
+	expect_refused("models/m-q4.gguf", "MODEL 'models/m-q4.gguf': no such file: check its path");
+	expect_refused("hf:models/m-q4.gguf", "download it with `hf download models/m-q4.gguf`");
 	expect_refused("/some-org/Model", "is not a directory: give a model folder");
 	expect_refused("./Model", "is not a directory: give a model folder");
 	expect_refused("a/b/c", "is not a directory: give a model folder");
