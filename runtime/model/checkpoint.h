@@ -73,7 +73,7 @@ bool ckpt_has(const struct ckpt *c, const char *name);
 /* Is @t one of @c->made? */
 static inline bool ckpt_is_made(const struct ckpt *c, const struct st_tensor *t)
 {
-	return t >= c->made && t < c->made + c->nr_made;
+	return c->nr_made && t >= c->made && t < c->made + c->nr_made;
 }
 
 /* Give the pages of mapped bytes back. */
