@@ -163,6 +163,9 @@ int cli_exit_of(int err)
 	case ENOENT:
 	case ENOTDIR:
 	case EISDIR:
+	case ELOOP:
+	case ENAMETOOLONG:
+	case ENXIO:
 		return EX_NOINPUT;
 	case ENOMEM:
 		return EX_OSERR;

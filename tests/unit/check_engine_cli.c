@@ -221,6 +221,8 @@ START_TEST(test_exit_codes)
 {
 	ck_assert_int_eq(cli_exit_of(-E2BIG), EX_DATAERR);
 	ck_assert_int_eq(cli_exit_of(-ENOENT), EX_NOINPUT);
+	ck_assert_int_eq(cli_exit_of(-ELOOP), EX_NOINPUT);
+	ck_assert_int_eq(cli_exit_of(-ENXIO), EX_NOINPUT);
 	ck_assert_int_eq(cli_exit_of(-ECONNRESET), EX_TEMPFAIL);
 	ck_assert_int_eq(cli_exit_of(-EPROTO), EX_SOFTWARE);
 	ck_assert_int_eq(cli_exit_of(-ENOTRECOVERABLE), CLI_EX_DEVICE);
