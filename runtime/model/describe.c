@@ -253,6 +253,7 @@ static void say_active(const struct words *w, const struct model *m)
 	const double rest = m->info.weight_bytes - experts -
 			    (c->tied ? 0 : bytes_named(m->ckpt, "embed_tokens."));
 	double touched;
+	char name[24];
 	u32 i;
 
 	if (!params)
@@ -262,9 +263,9 @@ static void say_active(const struct words *w, const struct model *m)
 	    m->info.nr_params / 1e6);
 	for (i = 0; i < ARRAY_SIZE(batches); i++) {
 		touched = share_touched(moe, batches[i]);
-		say(w, "step", "%u token%s: %.4g MB of weights, %.1f of %u experts "
-		    "a layer, if all are as likely", batches[i],
-		    batches[i] == 1 ? "" : "s", (rest + experts * touched) / 1e6,
+		snprintf(name, sizeof(name), "step of %u", batches[i]);
+		say(w, name, "reads %.4g MB of weights, %.1f of %u experts a "
+		    "layer, if all are as likely", (rest + experts * touched) / 1e6,
 		    touched * moe->experts, moe->experts);
 	}
 }

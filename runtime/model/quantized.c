@@ -203,9 +203,10 @@ static int list_fill(struct quant_list *l, const struct quantized_opts *o,
 		return model_fail_errno(err, -ENOMEM, l->c->dir, "quantization");
 	bad = atomic_load(&r.bad);
 	return !bad ? 0 :
-	       model_fail(err, -EINVAL, "%s: tensor " MODEL_NAME_FMT ": has a "
-			  "number that is NaN or infinite: leave out "
-			  "--quantization", bad->codes->path, bad->codes->name);
+	       model_fail(err, -EINVAL, "%s: tensor " MODEL_NAME_FMT ": has NaN, "
+			  "infinity or a number above %g: leave out "
+			  "--quantization, or copy the model again",
+			  bad->codes->path, bad->codes->name, (double)QUANT_MOST);
 }
 
 /* Put the made tensors into the list of the checkpoint, in place of the others. */

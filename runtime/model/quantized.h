@@ -49,7 +49,7 @@ int __must_check quantized_open(struct ckpt *c, const struct quantized_opts *o,
  * @err:	set on failure
  *
  * Return: 0; -EINVAL if the folder is quantized already, or if a matrix has a number that is
- * NaN or infinite (not found if @o->judge); -ENOMEM.
+ * NaN, infinite or above the range of f16 (not found if @o->judge); -ENOMEM.
  */
 int __must_check quantized_make(struct ckpt *c, const struct model_config *cfg,
 				enum model_quantization to,

@@ -96,7 +96,7 @@ const struct quant_scheme *quant_scheme_of(struct quant_config *q,
  *		turn; 0: rows stay in order
  * @turned:	rows of one matrix, if the source has rows and columns exchanged; else 0
  * @fill:	write rows @row to @row + @nr - 1; @room is for one thread.  False: a number
- *		of the source is NaN or infinite, and cannot be quantized
+ *		of the source is NaN, or above QUANT_MOST, and cannot be quantized
  */
 struct quant_make {
 	struct st_tensor		*t;
@@ -115,6 +115,8 @@ struct quant_make {
 	bool (*fill)(const struct quant_make *m, u64 row, u32 nr, void *room);
 };
 
+/* The largest magnitude that is quantized: scales are f16.  No real weight is near it. */
+#define QUANT_MOST	65504.0f
 #define QUANT_ROWS	16u	/* rows that a call of fill() writes at most */
 
 /* Bytes of @room for a row. */

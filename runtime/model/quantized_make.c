@@ -60,16 +60,16 @@ static bool fill_rows(const struct quant_make *m, u64 row, u32 nr, void *room)
 {
 	const enum kern_dtype type = m->t->blocks;
 	const float *numbers = room;
-	bool finite = true;
+	bool good = true;
 	u64 i;
 
 	read_rows(m, row, nr, room);
 	for (i = 0; i < nr * m->cols; i++)
-		finite &= isfinite(numbers[i]);
-	if (finite)
+		good &= fabsf(numbers[i]) <= QUANT_MOST;
+	if (good)
 		kern_quantize(type, numbers, nr * m->cols, (u8 *)m->t->data +
 			      row * kern_row_bytes(type, m->cols));
-	return finite;
+	return good;
 }
 
 /* The type with the longest blocks that divide a row, or NR_KERN_DTYPES. */

@@ -74,7 +74,7 @@ done
 rm "$work/lfs/model.safetensors" "$work/cut/model.safetensors" "$work/experts/config.json"
 file lfs/model.safetensors $'version https://git-lfs.github.com/spec/v1\noid sha256:1f\nsize 7606784\n'
 head -c 4000000 "$demo/model.safetensors" >"$work/cut/model.safetensors"
-file experts/config.json "$(sed 's/LlamaForCausalLM/MixtralForCausalLM/' "$demo/config.json")"
+file experts/config.json "$(sed 's/LlamaForCausalLM/PhimoeForCausalLM/' "$demo/config.json")"
 
 export model=$demo port=0 other=0
 export KVMM_RUNDIR=$work/run HF_HUB_CACHE=$work/hub KVMM_LIBCUDA=libcuda.so.none
