@@ -112,12 +112,16 @@ static __inline_always void vy_store_part(float *p, vy a, u32 n)
 	_mm512_mask_storeu_ps(p, (1u << n) - 1, a);
 }
 
-/* Floats with these bytes as exponents. */
-static __inline_always vy vy_exponent(const u8 *p)
+/*
+ * Floats with these bytes, less 1, as exponents: halves of the powers of two of e8m0.  The
+ * two smallest become 0.
+ */
+static __inline_always vy vy_half_e8m0(const u8 *p)
 {
-	const __m512i e = _mm512_cvtepu8_epi32(_mm_loadu_si128((const void *)p));
+	const __m128i e = _mm_subs_epu8(_mm_loadu_si128((const void *)p),
+					_mm_set1_epi8(1));
 
-	return _mm512_castsi512_ps(_mm512_slli_epi32(e, 23));
+	return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu8_epi32(e), 23));
 }
 
 static __inline_always vy vy_load_f16(const u8 *p)
@@ -274,16 +278,17 @@ static __inline_always void vy_store_part(float *p, vy a, u32 n)
 	memcpy(p, f, n * sizeof(*f));
 }
 
-static __inline_always __m256 half_exponent(const u8 *p)
+static __inline_always __m256 eight_e8m0(const u8 *p)
 {
-	const __m256i e = _mm256_cvtepu8_epi32(_mm_loadl_epi64((const void *)p));
+	const __m128i e = _mm_subs_epu8(_mm_loadl_epi64((const void *)p),
+					_mm_set1_epi8(1));
 
-	return _mm256_castsi256_ps(_mm256_slli_epi32(e, 23));
+	return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu8_epi32(e), 23));
 }
 
-static __inline_always vy vy_exponent(const u8 *p)
+static __inline_always vy vy_half_e8m0(const u8 *p)
 {
-	return VY_EACH(half_exponent(p), half_exponent(p + 8));
+	return VY_EACH(eight_e8m0(p), eight_e8m0(p + 8));
 }
 
 static __inline_always vy vy_load_f16(const u8 *p)

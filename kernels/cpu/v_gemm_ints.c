@@ -272,18 +272,10 @@ struct scales {
 	const u8	*groups;
 };
 
-/* Halves of the powers of two of e8m0: exponents of f32.  The smallest one becomes 0. */
-static __inline_always vy load_e8m0(const u8 *p)
-{
-	const vy half = vy_set(0.5f);
-
-	return vy_mul(vy_exponent(p), half);
-}
-
 static __inline_always vy load_scale(const struct int_form f, const u8 *p)
 {
 	if (f.scale == INT_SCALE_E8M0)
-		return load_e8m0(p);
+		return vy_half_e8m0(p);
 	return f.scale == INT_SCALE_F16 ? vy_load_f16(p) :
 					  vy_load((const float *)(const void *)p);
 }

@@ -323,6 +323,34 @@ START_TEST(test_packed_odd)
 }
 END_TEST
 
+/* The largest and the smallest scales of MXFP4. */
+START_TEST(test_packed_e8m0)
+{
+	static const u8 scales[] = { 255, 254, 2, 1, 0 };
+	const struct kern_ops *ops = kern_get(packers[_i]);
+	u64 to[4096 / 8] __attribute__((aligned(64)));
+	struct kern_weight w = weight_draw(KERN_MXFP4, 16, 32);
+	u32 i;
+
+	if (!ops || !ops->pack_bytes(&w))
+		return;
+	for (i = 0; i < ARRAY_SIZE(scales); i++) {
+		data[17 * i] = scales[i];
+		memset(data + 17 * i + 1, 0x11, 16);	/* 0.5 */
+	}
+	ck_assert_uint_le(ops->pack_bytes(&w), sizeof(to));
+	for (i = 0; i < 32; i++)
+		x[i] = 0x1p-20f;
+	kern_at(0)->gemm(NULL, x, 0, &w, NULL, 1, want, 0);
+	ops->pack(NULL, &w, to);
+	ops->gemm(NULL, x, 0, &w, NULL, 1, got, 0);
+	for (i = 0; i < 16; i++)
+		ck_assert_msg(fabsf(got[i] - want[i]) <= fabsf(want[i]) * 1e-5f + 1e-40f,
+			      "%s: row %u: %a, not %a", ops->variant, i,
+			      (double)got[i], (double)want[i]);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("kernels_blocks");
@@ -338,6 +366,7 @@ int main(void)
 	tcase_add_loop_test(tc, test_packed, 0,
 			    NR_KERN_DTYPES - KERN_FIRST_BLOCKS);
 	tcase_add_test(tc, test_packed_odd);
+	tcase_add_loop_test(tc, test_packed_e8m0, 0, ARRAY_SIZE(packers));
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
