@@ -81,18 +81,15 @@ static void read_awq(struct quant_config *q, json_t *obj)
 {
 	struct quant_scheme *s = scheme_add(q, QUANT_AWQ);
 	const char *version = text_of(q, obj, "version", "gemm");
-	bool zeros = true;
 	u32 bits = 4;
 
 	mj_u32(&q->f, obj, "bits", 1, 64, &bits);
 	mj_u32(&q->f, obj, "w_bit", 1, 64, &bits);
-	mj_bool(&q->f, obj, "zero_point", &zeros);
 	check_bits(q, bits, true, false);
 	if (strcasecmp(version, "gemm"))
 		quant_fail(q, -EOPNOTSUPP, "version", version);
-	if (!zeros)
-		quant_fail(q, -EOPNOTSUPP, "zero_point", "false");
 	s->bits = bits;
+	/* Folders without "zero_point" store the middle, 8, as all zero points. */
 	s->per_row = s->zeros = true;
 	s->group = group_of(q, obj, mj_get(obj, "group_size") ? "group_size" :
 							      "q_group_size");

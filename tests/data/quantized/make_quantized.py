@@ -101,6 +101,9 @@ CASES = {
     "gptq-8-zeros": gptq(8, 128, desc_act=True, sym=False),
     "awq": dict(quant_method="awq", bits=4, group_size=64, zero_point=True,
                 version="gemm", modules_to_not_convert=["lm_head"]),
+    "awq-middle": dict(quant_method="awq", bits=4, group_size=128, zero_point=False,
+                       version="gemm", format="gemm", method="awq", sym=True,
+                       pack_dtype="int32", lm_head=False),
     "packed-32": compressed("pack-quantized", {"group_0": group(group_size=32)}),
     "packed-128-zeros": compressed("pack-quantized", {"group_0": group(
         group_size=128, symmetric=False)}),
@@ -240,8 +243,10 @@ def make_awq(f, name, rows, cols, q):
     order = [0, 2, 4, 6, 1, 3, 5, 7]
     size = q["group_size"]
     words = f.tensor(name + ".qweight", "I32", "bits", 255, cols, rows // 8)
-    scales = f.tensor(name + ".scales", "F16", "scale", -6, cols // size, rows)
-    zeros = f.tensor(name + ".qzeros", "I32", "bits", 255, cols // size, rows // 8)
+    kind = "F16" if q["zero_point"] else "BF16"
+    scales = f.tensor(name + ".scales", kind, "scale", -6, cols // size, rows)
+    rule = ("bits", 255) if q["zero_point"] else ("word", 0x88888888)
+    zeros = f.tensor(name + ".qzeros", "I32", *rule, cols // size, rows // 8)
     codes, zero = unpack(words, 4, order), unpack(zeros, 4, order)
     return torch.from_numpy(((codes - np.repeat(zero, size, 0)) *
                              np.repeat(scales.numpy(), size, 0)).T.copy())
