@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * logits.c - the logits of every token of a text, for tests/peers/families.py
+ * logits.c - the logits of every token of a text, for families.py and dense.py here
  *
- *	logits FOLDER TOKENS OUT CHUNK [MAX_LEN [KERNEL]]
+ *	logits MODEL TOKENS OUT CHUNK [MAX_LEN [KERNEL [stored]]]
  *
  * TOKENS holds ids, 4 bytes each; OUT gets a row of 4-byte floats for each of them.  The
- * weights are made up, the arithmetic is f32 in exact mode.  The text is cut into chunks
- * of CHUNK tokens.
+ * weights are made up, unless "stored" asks for those of MODEL.  The arithmetic is f32 in
+ * exact mode.  The text is cut into chunks of CHUNK tokens.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -73,11 +73,12 @@ int main(int argc, char **argv)
 	FILE *f;
 
 	if (argc < 5) {
-		fprintf(stderr, "usage: logits FOLDER TOKENS OUT CHUNK [MAX_LEN [KERNEL]]\n");
+		fprintf(stderr, "usage: logits MODEL TOKENS OUT CHUNK [MAX_LEN [KERNEL [stored]]]\n");
 		return 64;
 	}
 	opts.max_len = argc > 5 ? (u32)atoi(argv[5]) : 0;
 	opts.kernel = argc > 6 ? argv[6] : NULL;
+	opts.dummy = argc < 8;
 	if (model_load(argv[1], &opts, &model, &err)) {
 		fprintf(stderr, "%s\n", err.text);
 		return 1;
