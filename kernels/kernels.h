@@ -118,11 +118,14 @@
 /* Positions in one step of the online softmax; a power of two. */
 #define KERN_CHUNK		64
 
-/* Largest head dimension; it must also be a multiple of KERN_DIM_ALIGN. */
+/* Largest head dimension; it must also be a multiple of KERN_HEAD_ALIGN. */
 #define KERN_MAX_HEAD_DIM	256
+#define KERN_HEAD_ALIGN		8
+
+/* Dims of latent vectors (struct kern_kv with a @rank) and of states are multiples of this. */
 #define KERN_DIM_ALIGN		16
 
-/* The same for KV with a @rank (struct kern_kv), and the largest rank. */
+/* The largest dimension of KV with a @rank, and the largest rank. */
 #define KERN_MAX_LATENT_DIM	576
 #define KERN_MAX_RANK		512
 
@@ -211,9 +214,9 @@ struct kern_weight {
  * types with scales, [K|V][kv_head][token] in f32; with @rank there is no V.
  * kern_kv_addr() and kern_kv_scale_addr() are the definition.  Nothing else is
  * assumed, so block-major and layer-major pools differ only in @layer_stride and
- * the entries.  The elements of a layer take a multiple of 512 bytes and its
+ * the entries.  The elements of a layer take a multiple of 256 bytes and its
  * scales one of 128 (with @rank 256 and 64), so that dense layers keep the
- * alignment of a block.
+ * alignment of a block.  A head whose size is no multiple of 16 is not padded.
  *
  * Latent attention (@rank is not 0).  A token has one vector of hd numbers for all
  * query heads: its latent vector of @rank numbers, and behind it the rotated part
@@ -641,6 +644,7 @@ struct kern_rows {
  * @version: KERN_NUMERICS_VERSION it was compiled with
  * @mode:    numeric mode; see above
  * @kv_types: KERN_TYPE_BIT() of the supported types of KV
+ * @kv_row:   bytes of a head of K or V are a multiple of this; 0: any head is taken
  * @weight_types: KERN_TYPE_BIT() of the supported types of weights, and KERN_ORDER_WEIGHTS
  *
  * @open, @close, @describe: contexts of a device; NULL where a context is
@@ -782,6 +786,7 @@ struct kern_ops {
 	u32		version;
 	enum kern_mode	mode;
 	u32		kv_types;
+	u32		kv_row;
 	u32		weight_types;
 
 	int (*open)(const struct kern_opts *opts, struct kern_ctx **ret,
@@ -903,10 +908,10 @@ const struct kern_ops *kern_at(u32 i);
  * kern_kv_check() - do the kernels support a KV geometry?
  * @kv: the geometry; @base is not checked
  *
- * Return: 0, or -EINVAL (head_dim not a multiple of KERN_DIM_ALIGN or above
- * KERN_MAX_HEAD_DIM, or above KERN_MAX_LATENT_DIM with a rank; a rank above
- * KERN_MAX_RANK or not below head_dim, block_tokens out of range, layers overlapping or not
- * aligned to elements and scales, an empty dimension).
+ * Return: 0, or -EINVAL (head_dim not a multiple of KERN_HEAD_ALIGN or above
+ * KERN_MAX_HEAD_DIM; with a rank not one of KERN_DIM_ALIGN or above KERN_MAX_LATENT_DIM; a
+ * rank above KERN_MAX_RANK or not below head_dim, block_tokens out of range, layers
+ * overlapping or not aligned to elements and scales, an empty dimension).
  */
 int __must_check kern_kv_check(const struct kern_kv *kv);
 
@@ -915,7 +920,8 @@ int __must_check kern_kv_check(const struct kern_kv *kv);
  * @ops: the implementation
  * @kv:  the geometry
  *
- * Return: 0; -EINVAL as above; -EOPNOTSUPP if @ops lacks the type.
+ * Return: 0; -EINVAL as above; -EOPNOTSUPP if @ops lacks the type, or heads of this size
+ * in this type.
  */
 int __must_check kern_kv_check_ops(const struct kern_ops *ops,
 				   const struct kern_kv *kv);

@@ -46,9 +46,9 @@ const struct kern_ops *kern_get(const char *name)
 static bool dims_fit(const struct kern_kv *kv)
 {
 	const u32 most = kv->rank ? KERN_MAX_LATENT_DIM : KERN_MAX_HEAD_DIM;
+	const u32 align = kv->rank ? KERN_DIM_ALIGN : KERN_HEAD_ALIGN;
 
-	if (!kv->head_dim || kv->head_dim % KERN_DIM_ALIGN ||
-	    kv->head_dim > most)
+	if (!kv->head_dim || kv->head_dim % align || kv->head_dim > most)
 		return false;
 	return !kv->rank || (kv->kv_heads == 1 && kv->rank <= KERN_MAX_RANK &&
 			     kv->rank < kv->head_dim &&
@@ -102,5 +102,9 @@ int kern_kv_check_ops(const struct kern_ops *ops, const struct kern_kv *kv)
 
 	if (err)
 		return err;
-	return ops->kv_types & KERN_TYPE_BIT(kv->dtype) ? 0 : -EOPNOTSUPP;
+	if (!(ops->kv_types & KERN_TYPE_BIT(kv->dtype)))
+		return -EOPNOTSUPP;
+	if (ops->kv_row && kv->head_dim * kern_dtype_size(kv->dtype) % ops->kv_row)
+		return -EOPNOTSUPP;
+	return 0;
 }

@@ -7,6 +7,11 @@
  * KV that is neither f32 nor bf16 when it is loaded or, if many queries use it,
  * beforehand (v_attn_wide.c).  A tile belongs to the thread that runs it.
  *
+ * Rows are dense, those of the tile, too, and a head may end in the middle of a register
+ * of 16 floats.  Then the other half of the register is zeros in products, not the next
+ * row.  A tile's rows are filled in order, by whole registers: the next row replaces what
+ * was stored too much, and buffers have room for a row of KERN_MAX_HEAD_DIM.
+ *
  * Decode is bound by memory bandwidth.  A block's K of all heads is one piece of
  * memory, and its V another.  So a tile takes as many KV heads as its queries
  * and the threads allow, and reads each piece from end to end, in units of
@@ -39,7 +44,12 @@
 #define AHEAD_BYTES	8192
 #define LINE		64
 
-static_assert(KERN_DIM_ALIGN % VW == 0, "head dims are whole registers");
+/* Heads may end with half a register of 16 floats. */
+#define HALF_ENDS	(VW > KERN_HEAD_ALIGN)
+
+static_assert(HALF_ENDS ? VW == 2 * KERN_HEAD_ALIGN : !(KERN_HEAD_ALIGN % VW),
+	      "head dims are whole registers, or have a half after them");
+static_assert(KERN_MAX_HEAD_DIM % VW == 0, "the last row has room behind its half");
 static_assert(KERN_CHUNK % VW == 0, "chunks are whole registers");
 
 /* The keys of a chunk that a query sees: [lo, hi), from the chunk's start. */
@@ -158,6 +168,21 @@ static __inline_always const u8 *unit_ahead(const struct tile *t, u32 u,
 	KV_WIDEN_4((o) + 12) })
 #endif
 
+/*
+ * Is there a whole register of elements from @i on?  @half: rows may end in half a register.
+ * Loops over rows that do not are compiled apart: another exit costs them up to 5 %.
+ */
+static __inline_always bool row_whole(u64 i, u64 hd, const bool half)
+{
+	return half ? i + VW <= hd : i < hd;
+}
+
+/* Do the rows of the tile end in half a register? */
+static __inline_always bool tile_half(const struct tile *t)
+{
+	return HALF_ENDS && t->hd % VW;
+}
+
 /* VW elements of a row of K or V, times its scale, @by, if it has one. */
 static __inline_always vf kv_load(const u8 *p, const float *by,
 				  const enum kern_dtype type)
@@ -167,7 +192,24 @@ static __inline_always vf kv_load(const u8 *p, const float *by,
 	return vf_load_as(p, 0, type == KERN_BF16 ? KERN_BF16 : KERN_F32);
 }
 
-/* 2 * VW elements, likewise. */
+/* The last 8 of a row that ends in half a register, likewise, and zeros. */
+static __inline_always vf kv_load_half(const u8 *p, const float *by,
+				       const enum kern_dtype type)
+{
+#if VW == 16
+	if (type > KERN_BF16)
+		return narrow_load_half(p, by, type);
+	if (type == KERN_F32)
+		return (vf)_mm512_zextps256_ps512(
+			_mm256_loadu_ps((const float *)(const void *)p));
+	return (vf)_mm512_slli_epi32(_mm512_zextsi256_si512(
+		_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p))), 16);
+#else
+	return (vf){ };
+#endif
+}
+
+/* 2 * VW whole elements, likewise. */
 static __inline_always void kv_load_two(const u8 *p, const float *by, vf *to,
 					const enum kern_dtype type)
 {

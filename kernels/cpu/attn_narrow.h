@@ -18,16 +18,15 @@
 
 #if VW == 16
 
-static __inline_always vf f16_widen(const u8 *p)
+static __inline_always vf f16_of(__m256i h)
 {
-	return (vf)_mm512_cvtph_ps(_mm256_loadu_si256((const __m256i *)p));
+	return (vf)_mm512_cvtph_ps(h);
 }
 
 /* The bits are moved into an f16, which also serves subnormal numbers. */
-static __inline_always vf e4m3_widen(const u8 *p)
+static __inline_always vf e4m3_of(__m128i b)
 {
-	const __m256i c = _mm256_cvtepu8_epi16(
-		_mm_loadu_si128((const __m128i *)p));
+	const __m256i c = _mm256_cvtepu8_epi16(b);
 	const __m256i mag = _mm256_and_si256(_mm256_slli_epi16(c, 7),
 					     _mm256_set1_epi16(0x3f80));
 	const __m256i sign = _mm256_and_si256(_mm256_slli_epi16(c, 8),
@@ -36,10 +35,24 @@ static __inline_always vf e4m3_widen(const u8 *p)
 	return (vf)_mm512_cvtph_ps(_mm256_or_si256(mag, sign));
 }
 
+static __inline_always vf i8_of(__m128i b)
+{
+	return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(b));
+}
+
+static __inline_always vf f16_widen(const u8 *p)
+{
+	return f16_of(_mm256_loadu_si256((const __m256i *)p));
+}
+
+static __inline_always vf e4m3_widen(const u8 *p)
+{
+	return e4m3_of(_mm_loadu_si128((const __m128i *)p));
+}
+
 static __inline_always vf i8_widen(const u8 *p)
 {
-	return (vf)_mm512_cvtepi32_ps(_mm512_cvtepi8_epi32(
-		_mm_loadu_si128((const __m128i *)p)));
+	return i8_of(_mm_loadu_si128((const __m128i *)p));
 }
 
 #else
@@ -120,5 +133,22 @@ static __inline_always vf narrow_load(const u8 *p, const float *by,
 		return e4m3_widen(p) * vf_set(*by * E4M3_TIMES);
 	return i8_widen(p) * vf_set(*by);
 }
+
+#if VW == 16
+/* The same for 8 elements, and zeros in the other lanes. */
+static __inline_always vf narrow_load_half(const u8 *p, const float *by,
+					   const enum kern_dtype type)
+{
+	const __m128i b = type == KERN_F16 ?
+		_mm_loadu_si128((const __m128i *)p) :
+		_mm_loadl_epi64((const __m128i *)p);
+
+	if (type == KERN_F16)
+		return f16_of(_mm256_zextsi128_si256(b));
+	if (type == KERN_E4M3)
+		return e4m3_of(b) * vf_set(*by * E4M3_TIMES);
+	return i8_of(b) * vf_set(*by);
+}
+#endif
 
 #endif /* KERNELS_CPU_ATTN_NARROW_H */

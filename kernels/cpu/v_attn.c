@@ -98,8 +98,10 @@ static __attribute__((noinline)) void rescale_query(struct tile *t, u32 q,
 	c = vf_exp(vf_set(t->max[q] - new_max))[0];
 	t->max[q] = new_max;
 	t->sum[q] *= c;
-	for (i = 0; i < t->hd; i += VW)
+	for (i = 0; row_whole(i, t->hd, HALF_ENDS); i += VW)
 		vf_store(acc + i, vf_load(acc + i) * c);
+	if (HALF_ENDS && i < t->hd)
+		vf_store_part(acc + i, vf_load(acc + i) * c, VW / 2);
 }
 
 /* The online softmax of one query over one chunk; leaves p in place of s. */
@@ -210,18 +212,28 @@ static u64 query_offset(const struct tile *t, u32 q, u64 ld)
 	       ((u64)head * t->group + flat % t->group) * t->hd;
 }
 
+/* Is element @i the first of a half register, a head's last elements? */
+static __inline_always bool is_half(const struct tile *t, u32 i)
+{
+	return HALF_ENDS && i + VW > t->hd;
+}
+
 static void tile_load(struct tile *t, u32 first_pos)
 {
 	u64 ld = dense_ld(t->a, t->a->q_ld);
 	const float *src;
 	u32 q, i;
+	vf v;
 
 	for (i = 0; i < t->nr; i++)
 		t->pos[i] = first_pos + (t->first_head + i) / t->group;
 	for (q = 0; q < t->heads * t->nr; q++) {
 		src = t->a->q + query_offset(t, q, ld);
 		for (i = 0; i < t->hd; i += VW) {
-			q_store(t, q, i, vf_load(src + i) * t->a->scale);
+			v = is_half(t, i) ?
+			    vf_load_part(src, i, VW / 2, KERN_F32) :
+			    vf_load(src + i);
+			q_store(t, q, i, v * t->a->scale);
 			vf_store(t->acc + q * t->hd + i, (vf){ });
 		}
 		t->max[q] = NEG_INF;
@@ -255,13 +267,18 @@ static void tile_store(struct tile *t)
 	u64 ld = dense_ld(t->a, t->a->out_ld);
 	float *dst, inv;
 	u32 q, i;
+	vf v;
 
 	for (q = 0; q < t->heads * t->nr; q++) {
 		dst = t->a->out + query_offset(t, q, ld);
 		inv = last_scale(t, q);
-		for (i = 0; i < t->hd; i += VW)
-			vf_store(dst + i,
-				 vf_load(t->acc + q * t->hd + i) * inv);
+		for (i = 0; i < t->hd; i += VW) {
+			v = vf_load(t->acc + q * t->hd + i) * inv;
+			if (is_half(t, i))
+				vf_store_part(dst + i, v, VW / 2);
+			else
+				vf_store(dst + i, v);
+		}
 	}
 }
 

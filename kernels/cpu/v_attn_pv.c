@@ -14,14 +14,33 @@
 #define DV		(VW / 4)
 #define PV_REGS(mr)	((mr) == 1 ? 2 * DV : DV)
 
+/* nv registers of a row of V, the last of them whole or a half. */
+static __inline_always void pv_load(const u8 *v, const float *by, const u32 nv,
+				    const bool whole, vf *to,
+				    const enum kern_dtype type)
+{
+	const u32 step = VW * kern_dtype_size(type);
+	u32 j;
+
+#pragma GCC unroll 8
+	for (j = 0; j + 2 <= nv; j += 2)
+		kv_load_two(v + j * step, by, &to[j], type);
+	if (nv % 2)
+		to[nv - 1] = whole ? kv_load(v + (nv - 1) * step, by, type) :
+				     kv_load_half(v + (nv - 1) * step, by,
+						  type);
+}
+
 /* Add @n keys of one unit, nv registers of the head, for mr queries. */
 static __inline_always void pv_part(const struct tile *t, const float *p,
 				    float *out, const u8 *v, const float *by,
 				    const u8 *ahead, u32 n, const u32 mr,
-				    const u32 nv, const enum kern_dtype type)
+				    const u32 nv, const bool whole,
+				    const enum kern_dtype type)
 {
+	const u32 bytes = (whole ? nv * VW : nv * VW - VW / 2) *
+			  kern_dtype_size(type);
 	vf acc[STEP_Q * DV], vv[2 * DV], w;
-	const u32 elem = kern_dtype_size(type);
 	const u64 row = t->row;
 	u32 m, j;
 	u64 i;
@@ -32,14 +51,9 @@ static __inline_always void pv_part(const struct tile *t, const float *p,
 		for (j = 0; j < nv; j++)
 			acc[m * nv + j] = vf_load(out + m * t->hd + j * VW);
 	for (i = 0; i < n; i++, v += row) {
-#pragma GCC unroll 8
-		for (j = 0; j + 2 <= nv; j += 2)
-			kv_load_two(v + j * VW * elem, by + i, &vv[j], type);
-		if (nv % 2)
-			vv[nv - 1] = kv_load(v + (nv - 1) * VW * elem, by + i,
-					     type);
-		line_prefetch(ahead, nv * VW * elem);
-		ahead += nv * VW * elem;
+		pv_load(v, by + i, nv, whole, vv, type);
+		line_prefetch(ahead, bytes);
+		ahead += bytes;
 #pragma GCC unroll 4
 		for (m = 0; m < mr; m++) {
 			w = vf_set(p[m * KERN_CHUNK + i]);
@@ -53,7 +67,12 @@ static __inline_always void pv_part(const struct tile *t, const float *p,
 	for (m = 0; m < mr; m++)
 #pragma GCC unroll 8
 		for (j = 0; j < nv; j++)
-			vf_store(out + m * t->hd + j * VW, acc[m * nv + j]);
+			if (whole)
+				vf_store(out + m * t->hd + j * VW,
+					 acc[m * nv + j]);
+			else
+				vf_store_part(out + m * t->hd + j * VW,
+					      acc[m * nv + j], VW / 2);
 }
 
 #ifdef KERN_FAST
@@ -70,11 +89,19 @@ static __inline_always void pv_pairs(struct tile *t, struct keys k, u32 at,
 	k.lo -= at;
 	k.hi -= at;
 	for (; d + 4 * VW <= t->hd; d += 4 * VW, ahead += UNIT_KEYS * 4 * VW * 2)
-		mix_pairs(t, p, out + d, v + d * 2, d, k, ahead, mr, 4);
+		mix_pairs(t, p, out + d, v + d * 2, d, PAIR_STEP, k, ahead, mr,
+			  4);
 	for (; d + 2 * VW <= t->hd; d += 2 * VW, ahead += UNIT_KEYS * 2 * VW * 2)
-		mix_pairs(t, p, out + d, v + d * 2, d, k, ahead, mr, 2);
-	if (d < t->hd)
-		mix_pairs(t, p, out + d, v + d * 2, d, k, ahead, mr, 1);
+		mix_pairs(t, p, out + d, v + d * 2, d, PAIR_STEP, k, ahead, mr,
+			  2);
+	if (t->hd - d == VW)
+		mix_pairs(t, p, out + d, v + d * 2, d, VW, k, ahead, mr, 1);
+	else if (t->hd - d > VW)
+		mix_pairs(t, p, out + d, v + d * 2, d, t->hd - d, k, ahead, mr,
+			  2);
+	else if (d < t->hd)
+		mix_pairs(t, p, out + d, v + d * 2, d, t->hd - d, k, ahead, mr,
+			  1);
 }
 
 #endif
@@ -83,7 +110,7 @@ static __inline_always void pv_pairs(struct tile *t, struct keys k, u32 at,
 static __inline_always void pv_keys(struct tile *t, struct keys k, u32 at,
 				    u32 q, const u8 *v, const float *by,
 				    const u8 *ahead, const u32 mr,
-				    const enum kern_dtype type)
+				    const enum kern_dtype type, const bool half)
 {
 	const u32 elem = kern_dtype_size(type), dv = PV_REGS(mr);
 	const float *p = t->s + q * KERN_CHUNK + k.lo;
@@ -100,10 +127,13 @@ static __inline_always void pv_keys(struct tile *t, struct keys k, u32 at,
 	by += k.lo - at;
 	for (; d + dv * VW <= t->hd; d += dv * VW, ahead += n * dv * VW * elem)
 		pv_part(t, p, out + d, v + d * elem, by, ahead, n, mr, dv,
-			type);
-	for (; d < t->hd; d += VW, ahead += n * VW * elem)
+			true, type);
+	for (; row_whole(d, t->hd, half); d += VW, ahead += n * VW * elem)
 		pv_part(t, p, out + d, v + d * elem, by, ahead, n, mr, 1,
-			type);
+			true, type);
+	if (half && d < t->hd)
+		pv_part(t, p, out + d, v + d * elem, by, ahead, n, mr, 1,
+			false, type);
 }
 
 /* Add the keys @k for one query: not all queries of its step see them. */
@@ -116,7 +146,7 @@ static __attribute__((noinline)) void pv_alone(struct tile *t, struct keys k,
 	switch (t->type) {
 #define x(name, type)							\
 	case type:							\
-		pv_keys(t, k, at, q, v, by, v, 1, type);		\
+		pv_keys(t, k, at, q, v, by, v, 1, type, HALF_ENDS);	\
 		break;
 	KV_TYPES(x)
 #undef x
@@ -136,7 +166,8 @@ static __inline_always struct keys unit_keys(struct keys k, u32 at)
 /* mr queries with different views: common keys together, the rest one by one. */
 static __inline_always void pv_apart(struct tile *t, u32 i, u32 at, u32 q,
 				     const u8 *v, const float *by,
-				     const u32 mr, const enum kern_dtype type)
+				     const u32 mr, const enum kern_dtype type,
+				     const bool half)
 {
 	struct keys all = { .lo = at, .hi = at + UNIT_KEYS }, see[STEP_Q];
 	u32 m;
@@ -158,7 +189,7 @@ static __inline_always void pv_apart(struct tile *t, u32 i, u32 at, u32 q,
 	for (m = 0; m < mr; m++)
 		pv_alone(t, (struct keys){ see[m].lo, all.lo }, at, q + m, v,
 			 by);
-	pv_keys(t, all, at, q, v, by, v, mr, type);
+	pv_keys(t, all, at, q, v, by, v, mr, type, half);
 	for (m = 0; m < mr; m++)
 		pv_alone(t, (struct keys){ all.hi, see[m].hi }, at, q + m, v,
 			 by);
@@ -168,55 +199,60 @@ static __inline_always void pv_apart(struct tile *t, u32 i, u32 at, u32 q,
 static __inline_always void pv_step(struct tile *t, u32 i, u32 at, u32 q,
 				    const u8 *v, const float *by,
 				    const u8 *ahead, const u32 mr,
-				    const enum kern_dtype type)
+				    const enum kern_dtype type, const bool half)
 {
 	if (t->same)
 		pv_keys(t, unit_keys(t->see[i], at), at, q, v, by, ahead, mr,
-			type);
+			type, half);
 	else
-		pv_apart(t, i, at, q, v, by, mr, type);
+		pv_apart(t, i, at, q, v, by, mr, type, half);
 }
 
 static __inline_always void pv_unit(struct tile *t, u32 u,
-				    const enum kern_dtype type)
+				    const enum kern_dtype type, const bool half)
 {
 	const u8 *v = t->now->k[u] + t->to_v, *ahead = unit_ahead(t, u, true);
 	const float *by = t->now->by[u] + t->to_by;
 	u32 at, i, q = unit_place(t, u, &at) * t->nr;
 
 	for (i = 0; i + 4 <= t->nr; i += 4, ahead = v)
-		pv_step(t, i, at, q + i, v, by, ahead, 4, type);
+		pv_step(t, i, at, q + i, v, by, ahead, 4, type, half);
 	if (t->nr - i == 3)
-		pv_step(t, i, at, q + i, v, by, ahead, 3, type);
+		pv_step(t, i, at, q + i, v, by, ahead, 3, type, half);
 	else if (t->nr - i == 2)
-		pv_step(t, i, at, q + i, v, by, ahead, 2, type);
+		pv_step(t, i, at, q + i, v, by, ahead, 2, type, half);
 	else if (t->nr - i == 1)
-		pv_step(t, i, at, q + i, v, by, ahead, 1, type);
+		pv_step(t, i, at, q + i, v, by, ahead, 1, type, half);
 }
 
-static __inline_always void pv_units(struct tile *t, const enum kern_dtype type)
+static __inline_always void pv_units(struct tile *t, const enum kern_dtype type,
+				     const bool half)
 {
 	u32 u;
 
 	for (u = 0; u < tile_units(t); u++)
 		if (t->now->k[u])
-			pv_unit(t, u, type);
+			pv_unit(t, u, type, half);
 }
 
 #define PV(name, type)							\
 static __attribute__((noinline)) void pv_##name(struct tile *t)		\
 {									\
-	pv_units(t, type);						\
+	pv_units(t, type, false);					\
+}									\
+static __attribute__((noinline)) void pv_half_##name(struct tile *t)	\
+{									\
+	pv_units(t, type, HALF_ENDS);					\
 }
 KV_TYPES(PV)
 
 void KERN_FN(attn_mix)(struct tile *t)
 {
-	static void (* const pv[])(struct tile *t) = {
-#define x(name, type)	[type] = pv_##name,
+	static void (* const pv[][2])(struct tile *t) = {
+#define x(name, type)	[type] = { pv_##name, pv_half_##name },
 		KV_TYPES(x)
 #undef x
 	};
 
-	pv[t->type](t);
+	pv[t->type][tile_half(t)](t);
 }

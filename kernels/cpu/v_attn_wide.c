@@ -7,18 +7,27 @@
  */
 #include "kernels/cpu/attn.h"
 
-/* Widen the rows of a unit's K or V; @scale points to the first row's scale. */
+/*
+ * Widen the rows of a unit's K or V; @scale points to the first row's scale.  The next row
+ * replaces the zeros behind one that ends in half a register.
+ */
 static __inline_always void rows_widen(const u8 *row, const float *scale,
 				       u32 hd, float *to,
 				       const enum kern_dtype type)
 {
+	const u32 elem = kern_dtype_size(type);
 	u32 key, i;
 
-	for (key = 0; key < UNIT_KEYS; key++)
-		for (i = 0; i < hd; i += VW, to += VW) {
-			vf_store(to, narrow_load(row, scale + key, type));
-			row += VW * kern_dtype_size(type);
+	for (key = 0; key < UNIT_KEYS; key++, row += hd * elem) {
+		for (i = 0; row_whole(i, hd, HALF_ENDS); i += VW, to += VW)
+			vf_store(to, narrow_load(row + i * elem, scale + key,
+						 type));
+		if (HALF_ENDS && i < hd) {
+			vf_store(to, kv_load_half(row + i * elem, scale + key,
+						  type));
+			to += VW / 2;
 		}
+	}
 }
 
 static __inline_always void units_widen(struct tile *t,

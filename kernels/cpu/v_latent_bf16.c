@@ -78,7 +78,8 @@ static __inline_always void mix_part(struct latent *l, u32 q, u32 d, u32 from,
 	for (t = from; t < to; t += 2) {
 		pair_load(vector_at(l, t, d),
 			  t + 1 < to ? vector_at(l, t + 1, d) :
-				       no_vector + d * 2, nv, k);
+				       no_vector + d * 2, nv,
+			  nv > 1 ? PAIR_STEP : VW, k);
 #pragma GCC unroll 4
 		for (m = 0; m < mr; m++) {
 			memcpy(&pair, l->p_bf16 + (q + m) * KERN_CHUNK + t,

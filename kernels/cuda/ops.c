@@ -37,6 +37,7 @@ static void cuda_settles(struct kern_ctx *ctx, bool on)
 			  KERN_TYPE_BIT(KERN_F16) |			\
 			  KERN_TYPE_BIT(KERN_E4M3) |			\
 			  KERN_TYPE_BIT(KERN_I8),			\
+	.kv_row		= 16,	/* pieces that kernels load and copy */	\
 	.close		= cuda_close,					\
 	.describe	= cuda_describe,				\
 	.mem_alloc	= cuda_mem_alloc,				\

@@ -137,11 +137,11 @@ static void config_read_head_dim(struct mj_file *f,
 			"the file again", cfg->hidden, cfg->heads);
 	else if (!cfg->head_dim)
 		cfg->head_dim = cfg->hidden / cfg->heads;
-	if (!f->ret && (cfg->head_dim % KERN_DIM_ALIGN ||
+	if (!f->ret && (cfg->head_dim % KERN_HEAD_ALIGN ||
 			cfg->head_dim > KERN_MAX_HEAD_DIM))
 		mj_fail(f, -EOPNOTSUPP, "head_dim", "%u is not supported: use "
 			"a model with a multiple of %u, at most %u",
-			cfg->head_dim, KERN_DIM_ALIGN, KERN_MAX_HEAD_DIM);
+			cfg->head_dim, KERN_HEAD_ALIGN, KERN_MAX_HEAD_DIM);
 	cfg->attn_scale = 1.0f / sqrtf(cfg->head_dim);
 }
 

@@ -102,12 +102,13 @@ static void check_taken(const struct model_config *c)
 		 "%u layers, %u eos", c->layers, c->nr_eos);
 	FUZZ_LAW(c->max_position && c->max_position <= INT32_MAX, "%u",
 		 c->max_position);
-	FUZZ_LAW(c->head_dim && c->head_dim % KERN_DIM_ALIGN == 0, "%u",
+	FUZZ_LAW(c->head_dim && c->head_dim % KERN_HEAD_ALIGN == 0, "%u",
 		 c->head_dim);
 	FUZZ_LAW(config_kv_dim(c) <= (c->latent.rank ? KERN_MAX_LATENT_DIM :
 						       KERN_MAX_HEAD_DIM) &&
-		 config_kv_dim(c) % KERN_DIM_ALIGN == 0, "%u",
-		 config_kv_dim(c));
+		 config_kv_dim(c) % (c->latent.rank ? KERN_DIM_ALIGN :
+						      KERN_HEAD_ALIGN) == 0,
+		 "%u", config_kv_dim(c));
 	FUZZ_LAW(!c->latent.rank || (c->kv_heads == 1 && c->latent.value &&
 				     c->latent.rank <= KERN_MAX_RANK &&
 				     c->latent.nope && c->latent.rope),

@@ -55,6 +55,7 @@ static const struct {
 	{ "cohere2", 1024 }, { "gemma1", 512 }, { "phi", 512 },
 	{ "starcoder2", 512 }, { "stablelm-qk-norm", 512 },
 	{ "opt-behind", 1024 }, { "phi3-long", 512 },
+	{ "mistral-head120", 2048 },
 	/* With recurrent layers, for test_recurrent alone. */
 	{ "granite", 256 }, { "granite-rope", 512 }, { "bamba", 512 },
 };

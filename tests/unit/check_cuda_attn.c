@@ -223,7 +223,9 @@ static float *sinks_of(u32 heads)
 static struct scene scene_create(u32 i, enum kern_dtype type, u32 group,
 				 u32 window)
 {
-	static const u32 dims[] = { 64, 128, 80, 96, 256, 48, 16, 112, 192 };
+	static const u32 dims[] = {
+		64, 128, 80, 96, 256, 48, 16, 112, 192, 24, 120, 72, 200,
+	};
 	static const u32 tokens[] = { 16, 32, 64, 48, 80, 112, 128, 336 };
 	struct kern_kv kv = {
 		.block_tokens = tokens[rng_range(&rng, 0, ARRAY_SIZE(tokens) - 1)],
@@ -306,6 +308,22 @@ START_TEST(test_mixed)
 		rows = rng_next(&rng) % 3 ? rng_range(&rng, 1, len) : 1;
 		scene_add(&s, len, rows, rng_next(&rng) % 2);
 	}
+	scene_check(&s, s.a.heads * s.pool.kv.head_dim + (_i % 3 ? 0 : 5));
+}
+END_TEST
+
+#define FIRST_HALF	9	/* the first size that is no multiple of 16 */
+
+/* Both kernels of fast mode, on heads that are no multiple of 16. */
+START_TEST(test_half_heads)
+{
+	struct scene s;
+
+	rng.s = 3000 + _i;
+	s = scene_create(FIRST_HALF + _i / 3, types[_i % 3], _i % 2 ? 3 : 8,
+			 _i % 3 ? 0 : 90);
+	scene_add(&s, 300 + 100 * _i % 700, 1, false);
+	scene_add(&s, 70, 40, false);
 	scene_check(&s, s.a.heads * s.pool.kv.head_dim + (_i % 3 ? 0 : 5));
 }
 END_TEST
@@ -512,6 +530,7 @@ static Suite *cuda_attn_suite(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, test_decode, 0, hosted_rounds(8, 45));
 	tcase_add_loop_test(tc, test_mixed, 0, hosted_rounds(6, 30));
+	tcase_add_loop_test(tc, test_half_heads, 0, hosted_rounds(6, 12));
 	tcase_add_loop_test(tc, test_exact, 0, hosted_rounds(1, 5));
 	tcase_add_test(tc, test_groups);
 	suite_add_tcase(s, tc);

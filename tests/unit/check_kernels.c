@@ -102,7 +102,7 @@ START_TEST(test_kv_check_rejects)
 	case 6: kv.nr_layers = 0; break;
 	case 7: kv.kv_heads = 0; break;
 	case 8: kv.head_dim = 0; break;
-	case 9: kv.head_dim = 24; break;
+	case 9: kv.head_dim = 28; break;
 	case 10: kv.head_dim = KERN_MAX_HEAD_DIM + 16; break;
 	case 11: kv.dtype = KERN_I8 + 1; break;
 	case 12:

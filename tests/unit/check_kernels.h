@@ -133,6 +133,18 @@ static inline float *poisoned(u64 n)
 		      "%s:%s: bits of %s and %s differ", ops->name,	\
 		      ops->variant, #a, #b)
 
+/* Does @ops take heads of this size and type?  Other fields of @kv may be unset. */
+static inline bool takes_heads(const struct kern_ops *ops,
+			       const struct kern_kv *kv)
+{
+	struct kern_kv one = {
+		.unit = 64, .block_tokens = 16, .nr_layers = 1, .kv_heads = 1,
+		.head_dim = kv->head_dim, .dtype = kv->dtype,
+	};
+
+	return !kern_kv_check_ops(ops, &one);
+}
+
 struct pool {
 	struct kern_kv	kv;
 	u64		bytes;

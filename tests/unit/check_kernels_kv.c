@@ -46,7 +46,7 @@ struct batch {
 /* The first draw of a test: seeds the rest. */
 static struct kern_kv random_kv(u32 i)
 {
-	static const u32 dims[] = { 16, 32, 48, 64, 80, 96, 128, 256 };
+	static const u32 dims[] = { 16, 32, 48, 64, 80, 96, 128, 256, 24, 120 };
 	static const u32 tokens[] = { 16, 32, 64, 48, 80, 96, 112, 128, 144 };
 
 	rng.s = i;
@@ -82,9 +82,8 @@ static void batch_add_seq(struct batch *b, u32 *next_block)
 	b->nr_rows += rows;
 }
 
-static struct batch batch_create(u32 i)
+static struct batch batch_of(struct kern_kv kv, u32 i)
 {
-	struct kern_kv kv = random_kv(i);
 	u32 blocks = MAX_SEQS * (MAX_TOKENS / kv.block_tokens + 1);
 	u32 next = 0, nr = rng_range(&rng, 1, MAX_SEQS);
 	struct batch b = {
@@ -98,6 +97,11 @@ static struct batch batch_create(u32 i)
 	while (b.nr_seqs < nr)
 		batch_add_seq(&b, &next);
 	return b;
+}
+
+static struct batch batch_create(u32 i)
+{
+	return batch_of(random_kv(i), i);
 }
 
 static void batch_destroy(struct batch *b)
@@ -177,6 +181,8 @@ START_TEST(test_kv_write)
 	batch_write(&b, ref, ld, k, v);
 	memcpy(want, b.pool.kv.base, b.pool.bytes);
 	for (i = 1; (ops = hosted_some(i)); i++) {
+		if (!takes_heads(ops, &b.pool.kv))
+			continue;
 		memset(b.pool.kv.base, 0xff, b.pool.bytes);
 		batch_write(&b, ops, ld, k, v);
 		assert_pool(ops, &b.pool, want);
@@ -304,11 +310,11 @@ static void forget_before_window(struct batch *b)
 	}
 }
 
-START_TEST(test_attention)
+/* All implementations on the batch, which ends here. */
+static void attention_check(struct batch b, u32 nr)
 {
-	struct batch b = batch_create(_i);
 	u64 kv_ld = b.pool.kv.kv_heads * b.pool.kv.head_dim;
-	u64 ld = b.heads * b.pool.kv.head_dim + (_i % 3 ? 0 : 5);
+	u64 ld = b.heads * b.pool.kv.head_dim + (nr % 3 ? 0 : 5);
 	float *k = rng_floats(&rng, MAX_SEQS * MAX_TOKENS * kv_ld);
 	float *v = rng_floats(&rng, MAX_SEQS * MAX_TOKENS * kv_ld);
 	float *q = rng_floats(&rng, b.nr_rows * ld);
@@ -317,8 +323,8 @@ START_TEST(test_attention)
 		.kv = &b.pool.kv, .layer = b.layer, .nr_seqs = b.nr_seqs,
 		.seqs = b.seqs, .q = q, .q_ld = ld, .out_ld = ld,
 		.heads = b.heads, .window = b.window,
-		.scale = _i % 4 ? 1 / sqrtf(b.pool.kv.head_dim) : 1.5f,
-		.softcap = _i % 5 < 2 ? 1.5f + _i % 5 : 0,
+		.scale = nr % 4 ? 1 / sqrtf(b.pool.kv.head_dim) : 1.5f,
+		.softcap = nr % 5 < 2 ? 1.5f + nr % 5 : 0,
 	};
 	float *sinks = rng_floats(&rng, b.heads);
 	const struct kern_ops *ops;
@@ -327,13 +333,15 @@ START_TEST(test_attention)
 	/* Sinks below and above the scores. */
 	for (i = 0; i < b.heads; i++)
 		sinks[i] *= i % 2 ? 9 : 1;
-	a.sinks = _i % 3 != 1 ? sinks : NULL;
+	a.sinks = nr % 3 != 1 ? sinks : NULL;
 	batch_write(&b, ref, 0, k, v);
 	forget_before_window(&b);
 	a.out = want;
 	ref->attention(NULL, &a);
 	a.out = got;
 	for (i = 1; (ops = hosted_some(i)); i++) {
+		if (!takes_heads(ops, &b.pool.kv))
+			continue;
 		memset(got, 0xff, b.nr_rows * ld * sizeof(*got));
 		ops->attention(ctx, &a);
 		assert_rows_near(ops, &b, a.scale, got, want, ld);
@@ -345,6 +353,22 @@ START_TEST(test_attention)
 	free(sinks);
 	free(got);
 	free(want);
+}
+
+START_TEST(test_attention)
+{
+	attention_check(batch_create(_i), _i);
+}
+END_TEST
+
+/* Sizes that are multiples of 8 and not of 16, with every type of KV. */
+START_TEST(test_half_heads)
+{
+	struct kern_kv kv = random_kv(100 + _i);
+
+	kv.head_dim = 8 + 16 * (_i % (KERN_MAX_HEAD_DIM / 16));
+	kv.dtype = _i % (KERN_I8 + 1);
+	attention_check(batch_of(kv, _i), _i);
 }
 END_TEST
 
@@ -403,11 +427,12 @@ static Suite *kernels_kv_suite(void)
 	tcase_set_timeout(tc, 60);
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_layout);
-	tcase_add_loop_test(tc, test_kv_write, 0, 16);
+	tcase_add_loop_test(tc, test_kv_write, 0, 20);
 	tcase_add_loop_test(tc, test_kv_copy, 0, 16);
 	tcase_add_test(tc, test_kv_copy_threads);
 	tcase_add_test(tc, test_sinks);
 	tcase_add_loop_test(tc, test_attention, 0, hosted_rounds(16, 64));
+	tcase_add_loop_test(tc, test_half_heads, 0, hosted_rounds(20, 80));
 	suite_add_tcase(s, tc);
 	return s;
 }

@@ -297,6 +297,8 @@ START_TEST(test_check)
 	kv.head_dim = 544;
 	ck_assert_int_eq(kern_kv_check(&kv), -EINVAL);
 	kv.rank = 512;
+	kv.head_dim = 568;	/* with a rank, no multiple of 8 alone */
+	ck_assert_int_eq(kern_kv_check(&kv), -EINVAL);
 	kv.head_dim = 592;
 	ck_assert_int_eq(kern_kv_check(&kv), -EINVAL);
 }

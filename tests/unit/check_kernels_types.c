@@ -358,6 +358,18 @@ START_TEST(test_refused)
 	}
 	kv.dtype = KERN_I8 + 1;
 	ck_assert_int_eq(kern_kv_check_ops(ref, &kv), -EINVAL);
+	/* Kernels of a GPU copy pieces of 16 bytes: half a piece ends 24 or 120 bytes. */
+	for (t = KERN_F32; t <= KERN_I8; t++) {
+		kv.dtype = t;
+		kv.head_dim = t % 2 ? 24 : 120;
+		ck_assert_int_eq(kern_kv_check_ops(kern_get(NULL), &kv), 0);
+		ck_assert_int_eq(kern_kv_check_ops(kern_get("cuda"), &kv),
+				 t > KERN_F16 ? -EOPNOTSUPP : 0);
+		ck_assert_int_eq(kern_kv_check_ops(kern_get("cuda-fast"), &kv),
+				 t > KERN_F16 ? -EOPNOTSUPP : 0);
+		kv.head_dim += 8;
+		ck_assert_int_eq(kern_kv_check_ops(kern_get("cuda"), &kv), 0);
+	}
 	kv.dtype = KERN_I8;
 	kv.layer_stride = kern_kv_data_bytes(&kv);	/* scales overlap */
 	ck_assert_int_eq(kern_kv_check(&kv), -EINVAL);

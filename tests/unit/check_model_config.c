@@ -235,7 +235,8 @@ static const struct {
 	{ "hidden_size", "1e30", -EINVAL, "hidden_size: 1e+30 is outside" },
 	{ "hidden_size", "97", -EINVAL, "head_dim: is missing, and" },
 	{ "hidden_size", "102", -EOPNOTSUPP, "head_dim: 17 is not" },
-	{ "head_dim", "8", -EOPNOTSUPP, "head_dim: 8 is not" },
+	{ "head_dim", "12", -EOPNOTSUPP, "head_dim: 12 is not supported: use "
+	  "a model with a multiple of 8, at most 256" },
 	{ "head_dim", "512", -EOPNOTSUPP, "head_dim: 512 is not" },
 	{ "intermediate_size", NULL, -EINVAL, "intermediate_size: is" },
 	{ "num_hidden_layers", NULL, -EINVAL, "num_hidden_layers: is" },

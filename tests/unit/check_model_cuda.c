@@ -269,6 +269,30 @@ START_TEST(test_kv_type)
 }
 END_TEST
 
+/* KV whose heads are no whole pieces of 16 bytes is refused, and the line says why. */
+START_TEST(test_kv_refused)
+{
+	struct model_opts opts = {
+		.kernel = "cuda", .kv_type = MODEL_KV_FP8, .dummy = true,
+		.mode = MODEL_EXACT,
+	};
+	struct model_error err;
+	struct model *model;
+
+	device_open();
+	golden_read("llama-head24");
+	config_write(NULL, NULL);
+	for (; opts.kv_type <= MODEL_KV_INT8; opts.kv_type++) {
+		ck_assert_int_eq(model_load(fixture_dir, &opts, &model, &err),
+				 -EOPNOTSUPP);
+		ck_assert_msg(strstr(err.text, "kernel \"cuda\" takes no KV in ") &&
+			      strstr(err.text, " with heads of 24: "), "%s",
+			      err.text);
+	}
+	kern_close(ops, ctx);
+}
+END_TEST
+
 #define BATCH	11u
 
 /*
@@ -816,6 +840,7 @@ static Suite *model_cuda_suite(void)
 	tcase_add_loop_test(golden_case, test_bf16, 0, nr);
 	tcase_add_loop_test(golden_case, test_fast, 0, nr);
 	tcase_add_loop_test(golden_case, test_kv_type, 0, NR_LOSSY);
+	tcase_add_test(golden_case, test_kv_refused);
 	case_add(s, exact, 120);
 	tcase_add_loop_test(exact, test_chunks, 0, nr);
 	tcase_add_loop_test(exact, test_batch, 0, 2);

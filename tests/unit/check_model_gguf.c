@@ -17,6 +17,7 @@ static const struct {
 	double		most;
 } gguf_cases[] = {
 	{ "llama", 0 }, { "llama-linear", 0 }, { "llama-llama3", 1e-5 },
+	{ "llama-head24", 0 },
 	{ "llama-yarn", 0 }, { "mistral", 0 }, { "qwen2", 0 }, { "qwen3", 0 },
 	{ "qwen3-moe", 0 }, { "qwen3-moe-all", 0 }, { "phi3", 0 },
 	{ "qwen2-moe", 0 }, { "mixtral", 0 }, { "olmoe", 0 },

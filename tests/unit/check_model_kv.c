@@ -286,6 +286,9 @@ END_TEST
 /* Every implementation is near the exact logits of KV in f32. */
 START_TEST(test_kernels)
 {
+	static const char * const names[] = {
+		"llama", "deepseek2", "llama-head24", "mistral-head120",
+	};
 	const struct kern_ops *ops;
 	struct model *model;
 	float *want, *got;
@@ -294,7 +297,7 @@ START_TEST(test_kernels)
 	char name[32];
 	u32 k, r;
 
-	golden_read(_i < (int)NR_LOSSY ? "llama" : "deepseek2");
+	golden_read(names[_i / NR_LOSSY]);
 	config_write(NULL, NULL);
 	model = load_kv(fixture_dir, "cpu", MODEL_EXACT, MODEL_KV_F32);
 	want = run_chunks(model, 37);
@@ -319,7 +322,9 @@ END_TEST
 
 START_TEST(test_chunks)
 {
-	static const char * const names[] = { "llama", "gemma2", "deepseek2" };
+	static const char * const names[] = {
+		"llama", "gemma2", "deepseek2", "llama-head40",
+	};
 	const u32 type = _i % NR_LOSSY;
 	struct model *model;
 	float *whole, *cut;
@@ -349,17 +354,22 @@ START_TEST(test_sizes)
 	};
 	const struct model_info *i;
 	struct model *model;
+	u32 hd, row;
 
 	golden_read("llama");
-	config_write("head_dim", json_integer(16));
-	model = load_kv(fixture_dir, "cpu", MODEL_FAST, _i);
-	i = model_info(model);
-	ck_assert_uint_eq(i->k_bytes, bytes[_i][0]);
-	ck_assert_uint_eq(i->v_bytes, bytes[_i][0]);
-	ck_assert_uint_eq(i->scale_bytes, bytes[_i][1]);
-	ck_assert_uint_eq(model_layer_bytes(i), 2ull * i->nr_kv_heads *
-			  (bytes[_i][0] + bytes[_i][1]));
-	model_free(model);
+	/* A head of 24 is not padded. */
+	for (hd = 16; hd <= 24; hd += 8) {
+		config_write("head_dim", json_integer(hd));
+		model = load_kv(fixture_dir, "cpu", MODEL_FAST, _i);
+		i = model_info(model);
+		row = bytes[_i][0] * hd / 16;
+		ck_assert_uint_eq(i->k_bytes, row);
+		ck_assert_uint_eq(i->v_bytes, row);
+		ck_assert_uint_eq(i->scale_bytes, bytes[_i][1]);
+		ck_assert_uint_eq(model_layer_bytes(i), 2ull * i->nr_kv_heads *
+				  (row + bytes[_i][1]));
+		model_free(model);
+	}
 }
 END_TEST
 
@@ -439,6 +449,26 @@ START_TEST(test_identities)
 			  id[MODEL_KV_F32 - 1]);
 	ck_assert_uint_eq(identity(MODEL_BF16, MODEL_KV_AUTO),
 			  id[nr + MODEL_KV_BF16 - 1]);
+}
+END_TEST
+
+/* Models that differ in the size of heads share no block. */
+START_TEST(test_head_identities)
+{
+	static const u32 sizes[] = { 112, 120, 128 };
+	u64 id[ARRAY_SIZE(sizes)];
+	u32 i, j;
+
+	golden_read("mistral-head120");
+	for (i = 0; i < ARRAY_SIZE(sizes); i++) {
+		config_write("head_dim", json_integer(sizes[i]));
+		id[i] = identity(MODEL_F32, MODEL_KV_AUTO);
+		for (j = 0; j < i; j++)
+			ck_assert_msg(id[i] != id[j], "%u and %u", sizes[i],
+				      sizes[j]);
+	}
+	config_write(NULL, NULL);	/* 240 / 2 */
+	ck_assert_uint_eq(identity(MODEL_F32, MODEL_KV_AUTO), id[1]);
 }
 END_TEST
 
@@ -555,12 +585,13 @@ static Suite *kv_suite(void)
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, test_families);
 	tcase_add_test(tc, test_demo);
-	tcase_add_loop_test(tc, test_kernels, 0, 2 * NR_LOSSY);
-	tcase_add_loop_test(tc, test_chunks, 0, 3 * NR_LOSSY);
+	tcase_add_loop_test(tc, test_kernels, 0, 4 * NR_LOSSY);
+	tcase_add_loop_test(tc, test_chunks, 0, 4 * NR_LOSSY);
 	tcase_add_loop_test(tc, test_sizes, MODEL_KV_F32, MODEL_KV_INT8 + 1);
 	tcase_add_loop_test(tc, test_latent_sizes, MODEL_KV_F32,
 			    MODEL_KV_INT8 + 1);
 	tcase_add_test(tc, test_identities);
+	tcase_add_test(tc, test_head_identities);
 	tcase_add_test(tc, test_refused);
 	tcase_add_test(tc, test_auto);
 	suite_add_tcase(s, tc);

@@ -23,8 +23,9 @@
 #define VOCAB		256u
 
 static const char * const cases[] = {
-	"llama", "llama-linear", "llama-dynamic", "llama-llama3",
-	"llama-yarn", "mistral", "qwen2", "qwen2-window", "qwen3", "qwen3-moe",
+	"llama", "llama-head24", "llama-linear", "llama-dynamic",
+	"llama-llama3", "llama-head40", "mistral-head120", "llama-yarn",
+	"mistral", "qwen2", "qwen2-window", "qwen3", "qwen3-moe",
 	"phi3",
 	"deepseek2", "deepseek2-yarn", "deepseek2-moe", "deepseek2-groups-moe",
 	"gemma2", "gemma3", "gpt2", "opt", "neox", "neox-sequential",

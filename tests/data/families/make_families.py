@@ -347,6 +347,18 @@ CASES["gpt2-layers"] = dict(
     CASES["gpt2"], n_layer=3, scale_attn_by_inverse_layer_idx=True,
     reorder_and_upcast_attn=True, initializer_range=0.1)
 
+# Heads of sizes that are multiples of 8, and not of 16.
+CASES["llama-head24"] = llama("LlamaForCausalLM", model_type="llama",
+                              head_dim=24, rope_theta=500000.0)
+CASES["llama-head40"] = dict(
+    llama("LlamaForCausalLM", model_type="llama", rope_theta=10000.0),
+    hidden_size=80, num_attention_heads=2, num_key_value_heads=1,
+    initializer_range=0.12)
+CASES["mistral-head120"] = dict(
+    llama("MistralForCausalLM", sliding_window=16, rope_theta=10000.0),
+    hidden_size=240, num_attention_heads=2, num_key_value_heads=1,
+    initializer_range=0.1)
+
 # Layers without experts follow a small change of KV smoothly.
 CASES["deepseek2"] = dict(deepseek(), first_k_dense_replace=3)
 CASES["deepseek2-yarn"] = dict(
