@@ -260,6 +260,9 @@ VARIANT_avx2   := -mavx2 -mfma -mf16c
 VARIANT_avx512 := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma -mf16c -mprefer-vector-width=512
 # The variant of fast mode: bf16 dot products.
 VARIANT_avx512bf16 := $(VARIANT_avx512) -mavx512bf16 -DKERN_FAST
+# Products of bytes, in the one file that is entered only on CPUs that have them.
+INTS_avx512    := -mavx512vnni
+INTS_avx512bf16 := -mavx512vnni
 VARIANTS := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512 avx512bf16)
 
 # Libraries of each program; -pthread is always there.
@@ -358,7 +361,8 @@ endef
 # A static rule for the objects of each variant, before the pattern rule below.
 $(foreach v,$(VARIANTS),$(eval \
 $$(filter %.$(v).o,$$(ALL_OBJS)): $$(B)/obj/%.$(v).o: %.c $$(B)/.flags | toolchain ; \
-	$$(call cc_object,-DKERN_VARIANT=$(v) $$(VARIANT_$(v)))))
+	$$(call cc_object,-DKERN_VARIANT=$(v) $$(VARIANT_$(v)) \
+	   $$(if $$(filter %/v_gemm_ints.c,$$<),$$(INTS_$(v))))))
 $(B)/obj/faults/%.o: %.c $(B)/.flags | toolchain
 	$(call cc_object)
 $(B)/obj/pic/%.o: %.c $(B)/.flags | toolchain

@@ -11,10 +11,7 @@
 #include "kernels/cpu/ints.h"
 #include "kernels/cpu/vec.h"
 
-/* The one file that includes this is entered only on CPUs that have these. */
 #if VW == 16
-#pragma GCC target("avx512vnni")
-
 typedef __m512i vq;
 typedef __m512 vy;
 

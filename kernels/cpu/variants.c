@@ -9,6 +9,10 @@
  *
  * Invariant: a table is returned only if this CPU runs every instruction in it.
  */
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+
 #include "kernels/cpu/internal.h"
 #include "kernels/impl.h"
 
@@ -23,10 +27,18 @@ static bool base_runs_here(void)
 }
 
 #if defined(__x86_64__)
+/* Not all compilers know this name of a feature. */
+static bool has_f16c(void)
+{
+	u32 a, b, c = 0, d;
+
+	return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C);
+}
+
 static bool avx2_runs_here(void)
 {
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
-	       __builtin_cpu_supports("f16c");
+	       has_f16c();
 }
 
 static bool avx512_runs_here(void)
