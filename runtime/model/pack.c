@@ -115,8 +115,10 @@ static int pack_tensor(void *arg, const struct weight_at *at)
 	for (i = 0; i < at->stack; i++)
 		for (j = 0; j < nr; j++)
 			pack_part(p, at, type, i, &parts[j]);
-	if (!stays)
-		*(at->turned || t->straight ? &p->cost.owned : &p->cost.mapped) += t->nr_bytes;
+	if (at->turned || t->straight)
+		p->cost.owned += stays ? 0 : t->nr_bytes;
+	else if (!stays && !(p->c->gguf && ckpt_is_made(p->c, t)))
+		p->cost.mapped += t->nr_bytes;	/* sorted tensors of a GGUF file stay as copies */
 	if (!p->to || stays)
 		return 0;
 	if (weights_owned_free(p->w, from))

@@ -197,6 +197,38 @@ START_TEST(test_blocks)
 }
 END_TEST
 
+/* Rows of q and k are sorted copies.  The embedding is used as mapped, packed or not. */
+START_TEST(test_memory)
+{
+	const struct model_info *i;
+	struct model *model;
+	struct ckpt *c;
+	struct gw *w;
+	u64 embed, copied;
+
+	golden_read("llama");
+	case_write("llama");
+	c = dummy_weights();
+	w = gw_make(c);
+	gw_file(w, "q.gguf", 0, 1, 8);
+	model = load_as("q.gguf", false, MODEL_EXACT);
+	i = model_info(model);
+	embed = (u64)VOCAB * i->hidden * 34 / 32;
+	copied = i->copy_bytes;
+	ck_assert_uint_gt(copied, 0);
+	ck_assert_uint_ge(i->mapped_bytes, 2 * embed);
+	model_free(model);
+	model = load_as("q.gguf", false, MODEL_FAST);
+	i = model_info(model);
+	ck_assert_uint_eq(i->copy_bytes, copied);
+	if (i->packed_bytes)
+		ck_assert_uint_eq(i->mapped_bytes, embed);
+	model_free(model);
+	gw_free(w);
+	ckpt_close(c);
+}
+END_TEST
+
 /*
  * Fast mode packs blocks, but not the matrices of latent attention, which are used a head
  * at a time.  A wrong head changes logits by their whole size.
@@ -346,6 +378,7 @@ static Suite *model_gguf_suite(void)
 	tcase_add_loop_test(same, test_same_as_folder, 0,
 			    ARRAY_SIZE(gguf_cases));
 	tcase_add_loop_test(same, test_blocks, 0, ARRAY_SIZE(gguf_cases));
+	tcase_add_test(same, test_memory);
 	tcase_add_test(same, test_blocks_fast);
 	tcase_add_test(same, test_refuses_joined);
 	tcase_add_loop_test(same, test_refuses_halves, 0, 2);
