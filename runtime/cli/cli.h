@@ -291,13 +291,19 @@ const char *cli_model_domain(const struct cli_model *m, const char *given);
 /**
  * struct progress - lines on stderr while weights are read
  * @dir:   the model's folder
- * @begin: when reading began
+ * @begin: when reading began, or the pass
  * @said:  when the last line was due
+ * @last:  when the last call was
+ * @done:  bytes that it told
+ * @pass:  passes over the weights that have ended
  */
 struct progress {
 	const char	*dir;
 	s64		begin;
 	s64		said;
+	s64		last;
+	u64		done;
+	u32		pass;
 };
 
 /* progress_start() - get a model_load() progress; @p must outlive the model */

@@ -15,19 +15,28 @@
 
 #define PROGRESS_NS	2000000000ll
 
+/* A load may go over the weights more than once: to quantize, to pack, to know them again. */
 static void progress_tell(void *arg, u64 done, u64 total)
 {
 	struct progress *p = arg;
 	const s64 now = (s64)kv_now_ns();
-	const double passed = (double)(now - p->begin) / 1e9;
-	char text[512];
+	char text[512], pass[32] = "";
 
+	if (done < p->done) {
+		p->pass++;
+		p->begin = p->last;
+	}
+	p->done = done;
+	p->last = now;
 	if (now - p->said < PROGRESS_NS || !total)
 		return;
 	p->said = now;
-	pr_info("%s: %.0f %% of %.1f GB of weights, %.2f GB/s", p->dir,
-		100.0 * (double)done / (double)total, (double)total / 1e9,
-		(double)done / 1e9 / passed);
+	if (p->pass)
+		snprintf(pass, sizeof(pass), "pass %u: ", p->pass + 1);
+	pr_info("%s: %s%.0f %% of %.*f GB of weights, %.2f GB/s", p->dir, pass,
+		100.0 * (double)done / (double)total, total < 1000000000 ? 3 : 1,
+		(double)total / 1e9,
+		(double)done / max((double)(now - p->begin), 1.0));
 	snprintf(text, sizeof(text),
 		 KV_NOTIFY_MORE "\nSTATUS=loading %s: %.0f %% of %.1f GB", p->dir,
 		 100.0 * (double)done / (double)total, (double)total / 1e9);
@@ -36,8 +45,8 @@ static void progress_tell(void *arg, u64 done, u64 total)
 
 struct model_progress progress_start(struct progress *p, const char *dir)
 {
-	p->dir = dir;
-	p->begin = p->said = (s64)kv_now_ns();
+	*p = (struct progress){ .dir = dir };
+	p->begin = p->said = p->last = (s64)kv_now_ns();
 	return (struct model_progress){ .fn = progress_tell, .arg = p };
 }
 

@@ -44,6 +44,27 @@ START_TEST(test_more_time)
 }
 END_TEST
 
+/* Its rate is that of the pass over the weights that goes on. */
+START_TEST(test_pass)
+{
+	struct model_progress mp;
+	struct progress p;
+	s64 begin;
+
+	mp = progress_start(&p, "a-model");
+	begin = p.begin;
+	mp.fn(mp.arg, 1, 4);
+	mp.fn(mp.arg, 4, 4);
+	ck_assert_int_eq(p.begin, begin);
+	ck_assert_uint_eq(p.pass, 0);
+	mp.fn(mp.arg, 1, 5);
+	ck_assert_int_gt(p.begin, begin);
+	ck_assert_uint_eq(p.pass, 1);
+	mp.fn(mp.arg, 5, 5);
+	ck_assert_uint_eq(p.pass, 1);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("progress");
@@ -52,6 +73,7 @@ int main(void)
 	int failed;
 
 	tcase_add_test(tc, test_more_time);
+	tcase_add_test(tc, test_pass);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
