@@ -51,13 +51,19 @@ const struct kv_program cli_chat_program = {
 	.nr_exits	= ARRAY_SIZE(exits),
 };
 
-/* Is the operand a model?  HOST:PORT is none, so a URL without http:// is told so. */
+/*
+ * Is the operand a model?  HOST:PORT is none, so a URL without http:// is told so.  A path
+ * that leads nowhere is a model: its refusal says so.
+ */
 static bool is_model(const char *text)
 {
+	const size_t len = strlen(text);
 	char name[HUB_NAME_MAX];
 	struct stat st;
 
-	return hub_name(text, name) || !stat(text, &st);
+	return hub_name(text, name) || *text == '/' || *text == '.' ||
+	       (len > 5 && !strcasecmp(text + len - 5, ".gguf")) ||
+	       !stat(text, &st);
 }
 
 static int chat(const struct chat_cli_opts *o, const char *text)

@@ -6,8 +6,10 @@
  * cache.  A folder or file comes first, except behind "hf:".  Nothing is downloaded: a message
  * names the command that does it.
  */
+#include <dirent.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "runtime/cli/cli.h"
 #include "runtime/lib/gguf.h"
@@ -24,13 +26,17 @@ static const char *tame(const char *text, char *out, size_t size)
 	return out;
 }
 
-/* Is it the name of a GGUF file, which is not there? */
-static bool is_lost_file(const char *text)
+static bool ends_as_gguf(const char *text)
 {
 	const size_t len = strlen(text);
 
-	return len > 5 && !strcasecmp(text + len - 5, ".gguf") &&
-	       strncmp(text, "hf:", 3);
+	return len > 5 && !strcasecmp(text + len - 5, ".gguf");
+}
+
+/* Is it the name of a GGUF file, which is not there? */
+static bool is_lost_file(const char *text)
+{
+	return ends_as_gguf(text) && strncmp(text, "hf:", 3);
 }
 
 static int no_folder(const char *text, bool is_file)
@@ -44,7 +50,7 @@ static int no_folder(const char *text, bool is_file)
 		pr_err("MODEL '%s' is a file, not a folder, and no GGUF file: give the model folder that it lies in",
 		       shown);
 	else
-		pr_err("MODEL '%s' is not a directory: give a model folder, a GGUF file, or hf:ORG/NAME, before any prompt",
+		pr_err("MODEL '%s' is no folder and no file: give a model folder, a GGUF file, or hf:ORG/NAME, before any prompt",
 		       shown);
 	return EX_NOINPUT;
 }
@@ -65,6 +71,37 @@ static int not_cached(const struct cli_model *m, int err)
 	return EX_NOINPUT;
 }
 
+/* The first GGUF file of a folder, by name; false: there is none. */
+static bool first_gguf(const char *dir, char *name, size_t size)
+{
+	DIR *d = opendir(dir);
+	struct dirent *e;
+
+	*name = '\0';
+	while (d && (e = readdir(d)))
+		if (ends_as_gguf(e->d_name) && strlen(e->d_name) < size &&
+		    (!*name || strcmp(e->d_name, name) < 0))
+			strcpy(name, e->d_name);
+	if (d)
+		closedir(d);
+	return *name;
+}
+
+/* A folder of GGUF files is no model: which of them is meant? */
+static int refuse_files(const char *dir)
+{
+	char name[256], path[4400], shown[2][512];
+
+	snprintf(path, sizeof(path), "%s/config.json", dir);
+	if (!access(path, F_OK) || !first_gguf(dir, name, sizeof(name)))
+		return 0;
+	snprintf(path, sizeof(path), "%s/%s", dir, name);
+	pr_err("MODEL '%s' is a folder of GGUF files: give one of them, such as %s",
+	       tame(dir, shown[0], sizeof(shown[0])),
+	       tame(path, shown[1], sizeof(shown[1])));
+	return EX_NOINPUT;
+}
+
 /* Take the folder or file as it is. */
 static int take_folder(struct cli_model *m, const char *text)
 {
@@ -72,7 +109,7 @@ static int take_folder(struct cli_model *m, const char *text)
 	if (strlen(text) >= sizeof(m->dir))
 		return no_folder(text, false);
 	strcpy(m->dir, text);
-	return 0;
+	return refuse_files(text);
 }
 
 int cli_model_find(struct cli_model *m, const char *text)
@@ -101,7 +138,7 @@ int cli_model_find(struct cli_model *m, const char *text)
 	slash = strrchr(m->name, '/');
 	snprintf(m->domain, sizeof(m->domain), "%.*s",
 		 (int)sizeof(m->domain) - 1, slash ? slash + 1 : m->name);
-	return 0;
+	return refuse_files(m->dir);
 }
 
 const char *cli_model_domain(const struct cli_model *m, const char *given)

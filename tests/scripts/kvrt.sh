@@ -49,7 +49,7 @@ at_last()
 run kvrt --max-tokens 3 "Hello there"
 check 'no folder: exit code' rc_is 66
 check 'no folder: one line' one_line
-check 'no folder: why' says "^kvrt: error: MODEL 'Hello there' is not a directory: give a model folder, a GGUF file, or hf:ORG/NAME, before any prompt$"
+check 'no folder: why' says "^kvrt: error: MODEL 'Hello there' is no folder and no file: give a model folder, a GGUF file, or hf:ORG/NAME, before any prompt$"
 run kvrt --help
 help=$out
 run kvrt -h

@@ -244,7 +244,7 @@ START_TEST(test_folder)
 	ck_assert_int_eq(cli_model_find(&m, name), EX_NOINPUT);	/* a file */
 	rewind(f);
 	ck_assert_int_gt(getline(&said, &len, f), 0);
-	ck_assert_str_eq(said, "kvmm: error: MODEL 'Hello?there' is not a directory: give a model folder, a GGUF file, or hf:ORG/NAME, before any prompt\n");
+	ck_assert_str_eq(said, "kvmm: error: MODEL 'Hello?there' is no folder and no file: give a model folder, a GGUF file, or hf:ORG/NAME, before any prompt\n");
 	ck_assert_int_gt(getline(&said, &len, f), 0);
 	ck_assert_ptr_nonnull(strstr(said, "is a file, not a folder, and no GGUF file: give the model folder"));
 	free(said);
@@ -289,10 +289,43 @@ START_TEST(test_no_folder_says_why)
 	expect_refused("/models/m-q4.gguf", "MODEL '/models/m-q4.gguf': no such file: check its path");
 	expect_refused("models/m-q4.gguf", "MODEL 'models/m-q4.gguf': no such file: check its path");
 	expect_refused("hf:models/m-q4.gguf", "download it with `hf download models/m-q4.gguf`");
-	expect_refused("/some-org/Model", "is not a directory: give a model folder");
-	expect_refused("./Model", "is not a directory: give a model folder");
-	expect_refused("a/b/c", "is not a directory: give a model folder");
-	expect_refused("Is it/So?", "is not a directory: give a model folder");
+	expect_refused("/some-org/Model", "is no folder and no file: give a model folder");
+	expect_refused("./Model", "is no folder and no file: give a model folder");
+	expect_refused("a/b/c", "is no folder and no file: give a model folder");
+	expect_refused("Is it/So?", "is no folder and no file: give a model folder");
+}
+END_TEST
+
+static void file_make(const char *base)
+{
+	char path[300];
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/%s", dir, base);
+	f = fopen(path, "w");
+	ck_assert_ptr_nonnull(f);
+	fclose(f);
+}
+
+/* A folder of GGUF files is told from a model folder, which may have such files, too. */
+START_TEST(test_folder_of_gguf)
+{
+	static const char * const files[] = { "m-b.gguf", "a.txt", "m-a.GGUF", "config.json" };
+	char path[300], words[600];
+	struct cli_model m;
+	u32 i;
+
+	for (i = 0; i < 3; i++)
+		file_make(files[i]);
+	snprintf(words, sizeof(words), "MODEL '%s' is a folder of GGUF files: give one of them, such as %s/m-a.GGUF",
+		 dir, dir);
+	expect_refused(dir, words);
+	file_make(files[3]);
+	ck_assert_int_eq(cli_model_find(&m, dir), 0);
+	for (i = 0; i < ARRAY_SIZE(files); i++) {
+		snprintf(path, sizeof(path), "%s/%s", dir, files[i]);
+		ck_assert_int_eq(unlink(path), 0);
+	}
 }
 END_TEST
 
@@ -592,6 +625,7 @@ static Suite *cli_suite(void)
 	tcase_add_test(tc, test_exit_codes);
 	tcase_add_test(tc, test_folder);
 	tcase_add_test(tc, test_no_folder_says_why);
+	tcase_add_test(tc, test_folder_of_gguf);
 	tcase_add_test(tc, test_documented);
 	suite_add_tcase(s, tc);
 
