@@ -12,6 +12,7 @@
 #include <stdlib.h>
 
 #include "runtime/engine/internal.h"
+#include "runtime/lib/gguf.h"
 
 #define ENGINE_GOODBYE_NS	2000000000ll
 #define ENGINE_MATCH_IDS	4096u
@@ -25,10 +26,13 @@ static void identity_add(void *arg, const char *tag, const void *data,
 	kvmm_identity_add(arg, tag, data, len);
 }
 
-/* The last part of the model's path, cut to the length of a domain's name. */
+/*
+ * The last part of the model's path, cut to the length of a domain's name.  A GGUF file
+ * that is a link has the name of the link: that of a blob of a cache is a hash.
+ */
 static void domain_name(const struct model_info *info, char *name)
 {
-	char *path = realpath(info->dir, NULL);
+	char *path = gguf_is_file(info->dir) ? NULL : realpath(info->dir, NULL);
 	const char *from = path ? path : info->dir;
 	const char *base = strrchr(from, '/');
 

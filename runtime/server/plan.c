@@ -31,7 +31,8 @@ static void name_copy(char *out, const char *name)
 
 static int choose_names(const struct server_model *m, struct plan_model *p)
 {
-	char *path = realpath(m->dir, NULL);
+	/* A link to a file may lead to a blob of a cache, whose name is a hash. */
+	char *path = gguf_is_file(m->dir) ? NULL : realpath(m->dir, NULL);
 	const char *name = path ? path : m->dir, *base;
 
 	base = strrchr(name, '/');

@@ -4,6 +4,8 @@
  *
  * The daemon and the model are fakes, see engine_fixture.h.
  */
+#include <unistd.h>
+
 #include "tests/unit/engine_fixture.h"
 
 /* ---- one feature a test ---- */
@@ -24,6 +26,21 @@ START_TEST(test_one_request)
 	ck_assert_uint_eq(st.recomputed_tokens, 0);
 	ck_assert_uint_eq(model.forwards, 20);
 	ck_assert_str_eq(fk.domain, "tmp");
+}
+END_TEST
+
+/* The domain of a GGUF file that is a link has the name of the link. */
+START_TEST(test_domain_of_link)
+{
+	char path[300], name[32];
+
+	snprintf(name, sizeof(name), "m%d.gguf", (int)getpid());
+	snprintf(path, sizeof(path), "%s/%s", getenv("TMPDIR"), name);
+	ck_assert_int_eq(symlink("/proc/self/exe", path), 0);
+	model.info.dir = path;
+	start(NULL);
+	ck_assert_str_eq(fk.domain, name);
+	unlink(path);
 }
 END_TEST
 
@@ -746,6 +763,7 @@ static Suite *engine_suite(void)
 
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_test(tc, test_one_request);
+	tcase_add_test(tc, test_domain_of_link);
 	tcase_add_test(tc, test_ready_at_once);
 	tcase_add_test(tc, test_one_step_ahead);
 	tcase_add_test(tc, test_one_step_at_once);
