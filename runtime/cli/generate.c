@@ -73,7 +73,7 @@
 	  "compute threads, 0: one for each core")			\
 	CLI_MODEL_OPTS(x)						\
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
-	  "the daemon's domain that holds the blocks, of one model identity at a time: one with another model, --dtype, --kv-cache-dtype, --mode, --kernels, --weights, --kv-groups or --block-tokens drops what is cached there (default the name of the model folder)") \
+	  "the daemon's domain that holds the blocks, of one model identity at a time: one with another model, --dtype, --kv-cache-dtype, --mode, --kernels, --weights, --kv-groups or --block-tokens drops what is cached there (default the name of the model folder or file)") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
 	  "run directory of the daemon, or a socket in it (default $KVMM_SOCKET, else $KVMM_RUNDIR, else $XDG_RUNTIME_DIR/kvmm, else /tmp/kvmm-UID; /run/kvmm for root, and for users without a daemon there)") \
 	x(choice, block_tokens, "block-tokens", "auto", 0, 0, "auto|16|32|64", \

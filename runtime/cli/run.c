@@ -28,6 +28,10 @@
 	  "type of activations, as of kvrt serve")			\
 	x(str, kv_cache_dtype, "kv-cache-dtype", NULL, 0, 0, "TYPE",	\
 	  "type of KV, as of kvrt serve")				\
+	x(str, quantization, "quantization", NULL, 0, 0, "TYPE",	\
+	  "quantize the matrices of a folder while loading it, as of kvrt serve") \
+	x(str, chat_template, "chat-template", NULL, 0, 0, "TEMPLATE",	\
+	  "auto, plain or a file, as of kvrt serve; plain suits a model without a template") \
 	x(choice, kv_groups, "kv-groups", "auto", 0, 0, "auto|one",	\
 	  "layer groups of KV, as of kvrt serve")			\
 	x(str, threads, "threads", NULL, 0, 0, "N",			\
@@ -201,6 +205,8 @@ static void serve_args(struct run *r)
 	add_option(a, "backend", backend_name(o));
 	add_option(a, "dtype", o->dtype);
 	add_option(a, "kv-cache-dtype", o->kv_cache_dtype);
+	add_option(a, "quantization", o->quantization);
+	add_option(a, "chat-template", o->chat_template);
 	add_option(a, "kv-groups", o->kv_groups ? "one" : "auto");
 	add_option(a, "threads", o->threads);
 	if (r->plan.max_len) {

@@ -31,7 +31,7 @@
 	x(uint, loops, "loops", "1", 1, SERVER_LOOPS_MAX, "N",		\
 	  "threads that read requests and write answers; the model's threads want the same cores") \
 	x(str, name, "served-model-name", NULL, 0, 0, "NAME",		\
-	  "name that requests use for the model, if it is the only one (default the name of the model folder, or ORG/NAME)") \
+	  "name that requests use for the model, if it is the only one (default the name of the model folder or file, or ORG/NAME)") \
 	x(list, models, "model", NULL, 0, 0, "NAME=MODEL",	\
 	  "serve MODEL, a folder or hf:ORG/NAME, under this name; give it once for each model") \
 	x(list, api_keys, "api-key", NULL, 0, 0, "KEY",			\
@@ -86,7 +86,7 @@
 	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
 	  "longest sequence in tokens, 0: that of the model")	\
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
-	  "the daemon's domain that holds the blocks (default the name of the model folder)") \
+	  "the daemon's domain that holds the blocks (default the name of the model folder or file)") \
 	x(str, socket, "socket", NULL, 0, 0, "PATH",			\
 	  "run directory of the daemon, or a socket in it (default $KVMM_SOCKET, else $KVMM_RUNDIR, else $XDG_RUNTIME_DIR/kvmm, else /tmp/kvmm-UID; /run/kvmm for root, and for users without a daemon there)") \
 	x(choice, block_tokens, "block-tokens", "auto", 0, 0, "auto|16|32|64", \

@@ -222,7 +222,7 @@ int chat_text_make(struct field_ctx *c, const json_t *messages,
 	memset(t, 0, sizeof(*t));
 	if (!c->m->chat)
 		return api_fail(c->err, 400, "messages", "no_chat_template",
-				"this server has no chat template for '%.100s': use /v1/completions",
+				"this server has no chat template for '%.100s': use /v1/completions, or start it with --chat-template plain",
 				c->m->name);
 	if (!json_is_array(messages) || !json_array_size(messages))
 		return api_fail(c->err, 400, "messages", "invalid_value",
