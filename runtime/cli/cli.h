@@ -102,8 +102,8 @@ static inline u32 cli_state_tokens(u32 choice)
 }
 
 /*
- * Options of vllm serve that kvrt serve does not have.  Documentation/server.md has
- * this table, and a test looks for every option that it names.
+ * Options of vllm serve, and then of llama-server, that kvrt serve does not have.
+ * Documentation/server.md has this table, and a test looks for every option that it names.
  */
 #define CLI_FOREIGN(x)							\
 	x("gpu-memory-utilization",					\
@@ -164,7 +164,13 @@ static inline u32 cli_state_tokens(u32 choice)
 	x("ssl-keyfile", "a reverse proxy has to do TLS: leave it out")	\
 	x("ssl-certfile", "a reverse proxy has to do TLS: leave it out") \
 	x("speculative-config", "there is no speculative decoding: leave it out") \
-	x("enable-lora", "there are no adapters: give a model with merged weights")
+	x("enable-lora", "there are no adapters: give a model with merged weights") \
+	x("ctx-size",							\
+	  "give --max-model-len N, of each sequence, and kvmm-hold --pool-size SIZE, for all of them") \
+	x("n-gpu-layers", "a model runs on one device: give --backend cuda or host") \
+	x("parallel", "there are no slots: leave it out, or give --max-seqs N") \
+	x("cache-type-k", "K and V have one type: give --kv-cache-dtype") \
+	x("cache-type-v", "K and V have one type: give --kv-cache-dtype")
 
 /*
  * The GPU failed during use, and is lost to this process; another process may

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-/* foreign.c - options of vllm serve, and the way to the same here */
+/* foreign.c - options of vllm serve and llama-server, and the way to the same here */
 #include "runtime/cli/cli.h"
 
 const struct kv_foreign cli_foreign[CLI_NR_FOREIGN] = {

@@ -142,12 +142,13 @@ START_TEST(test_foreign_line)
 }
 END_TEST
 
-/* Options that most commands of vllm serve have name a way, too. */
+/* Options that most commands of vllm serve and llama-server have name a way, too. */
 START_TEST(test_foreign_common)
 {
 	static const char * const common[] = {
 		"enable-auto-tool-choice", "tool-call-parser",
 		"reasoning-parser", "guided-decoding-backend",
+		"ctx-size", "n-gpu-layers",
 	};
 	u32 i, n;
 
