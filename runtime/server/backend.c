@@ -271,6 +271,7 @@ static int load(struct backend *b)
 	ret = load_chat(b);
 	if (ret)
 		return ret;
+	b->loaded = true;
 	set_why(b, "looking for the kvmm daemon");
 	set_state(b, BACKEND_DETACHED);
 	/* The wait for a daemon has its own time. */

@@ -186,6 +186,7 @@ struct backend {
 	struct engine		*engine;
 	struct sessions		sessions;
 	u8			identity[BACKEND_IDENTITY_LEN];
+	bool			loaded;		/* model, tokenizer and template */
 	u32			hit_tokens;	/* see engine_groups() */
 	struct engine_stats	past;		/* sums over former engines */
 	struct mailbox		*due[BACKEND_DUE_MAX];	/* mailboxes to wake */

@@ -315,7 +315,7 @@ static void on_changed(struct mail *m)
 	case BACKEND_FAILED:
 		pr_err("%s", b->why);
 		s->err = b->exit_err;
-		s->end = b->tok ? SERVER_NO_DAEMON : SERVER_NO_MODEL;
+		s->end = b->loaded ? SERVER_NO_DAEMON : SERVER_NO_MODEL;
 		loop_stop(s->loop);
 		break;
 	case BACKEND_LOST:
