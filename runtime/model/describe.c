@@ -264,8 +264,8 @@ static void say_active(const struct words *w, const struct model *m)
 	for (i = 0; i < ARRAY_SIZE(batches); i++) {
 		touched = share_touched(moe, batches[i]);
 		snprintf(name, sizeof(name), "step of %u", batches[i]);
-		say(w, name, "reads %.4g MB of weights, %.1f of %u experts a "
-		    "layer, if all are as likely", (rest + experts * touched) / 1e6,
+		say(w, name, "reads %.4g MiB of weights, %.1f of %u experts a "
+		    "layer, if all are as likely", (rest + experts * touched) / (1 << 20),
 		    touched * moe->experts, moe->experts);
 	}
 }

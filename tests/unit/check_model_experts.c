@@ -230,7 +230,7 @@ static const struct {
 			 /* 200,320 without half of 73,728 in experts. */
 			 "active: 0.1635 M of 0.2003 M parameters for a token\n",
 			 /* All but 16,384 of the embeddings, in f32. */
-			 "step of 8: reads 0.7346 MB of weights, 8.0 of 8 experts" } },
+			 "step of 8: reads 0.7006 MiB of weights, 8.0 of 8 experts" } },
 	{ "gpt-oss", { "experts: 4 of 8 in 4 of 4 layers, 24 wide, clamped "
 		       "silu, gated, biases\n",
 		       "router: softmax over the chosen experts, bias, factor 1\n",
