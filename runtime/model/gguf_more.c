@@ -121,17 +121,13 @@ static void gemma_scale(struct gguf_conf *c, u32 largest)
 		scalar = 1 / (scale * scale);
 		if (!isfinite(scalar)) {
 			conf_fail(c, -EINVAL, "attention.scale", "%g is no "
-				  "factor: download or copy the file again",
-				  scale);
+				  "factor of scores: download or copy the file "
+				  "again", scale);
 			return;
 		}
 		/* The file has it in f32. */
 		if (fabs(scalar - round(scalar)) < 1e-5 * scalar)
 			scalar = round(scalar);
-		if (!isfinite(scalar))
-			conf_fail(c, -EINVAL, "attention.scale", "%g is no "
-				  "factor of scores: download or copy the file "
-				  "again", scale);
 	}
 	if (c->f->ret)
 		return;

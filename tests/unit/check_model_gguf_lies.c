@@ -61,8 +61,9 @@ static const struct {
 	  "gemma3.attention.scale: 0 is no factor of scores" },
 	{ EIGHT("llama", U32("llama.magic", 1)), -EOPNOTSUPP,
 	  "llama.magic: is not known for llama" },
-	{ EIGHT("llama", U32("llama.expert_count", 8)), -EOPNOTSUPP,
-	  "llama.expert_count: 8 is not supported" },
+	{ NINE("llama", U32("llama.expert_count", 8)
+	  U32("llama.expert_gating_func", 2)), -EOPNOTSUPP,
+	  "llama.expert_gating_func: 2 is not supported" },
 	{ EIGHT("llama", U32("llama.attention.value_length", 32)), -EOPNOTSUPP,
 	  "value_length: 32 is not supported beside keys of 16" },
 	{ EIGHT("llama", "$llama.attention.causal w7 b0 "), -EOPNOTSUPP,
