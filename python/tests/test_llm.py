@@ -315,7 +315,7 @@ class Children(World):
                  {"trust_remote_code": False}),
                 (ValueError, "LLM sets the option port itself", MODEL, {"port": 1}),
                 (kvmm.Error, "max_position_embeddings", MODEL, {"max_model_len": 10**7}),
-                (kvmm.Error, "is not a directory", "/nonexistent", {}),
+                (kvmm.Error, "is no folder and no file", "/nonexistent", {}),
                 (ValueError, "^kvmm: error: --pool-size: 1K", MODEL, {"pool_size": "1K"}),
                 (kvmm.Error, "^kvmm.*", MODEL, {"pool_size": "1M", "extent_size": "2M"}),
                 (kvmm.NoDaemon, "no daemon at", MODEL, {"socket": self.folder + "/x"})):
