@@ -98,9 +98,9 @@ static void run_box(void *arg, u32 i)
 /* Has @j the same rounded rows as the product before it? */
 static bool same_rows(const struct batch *b, const struct gemm_job *j)
 {
-	const struct gemm_job *last = &b->jobs[b->nr - 1];
+	const struct gemm_job *last = b->nr ? j - 1 : NULL;
 
-	return b->nr && j->row_bytes && j->x == last->x && j->x_ld == last->x_ld &&
+	return last && j->row_bytes && j->x == last->x && j->x_ld == last->x_ld &&
 	       j->m == last->m && j->k == last->k && j->type == last->type &&
 	       j->packed == last->packed;
 }

@@ -239,8 +239,8 @@ static double share_touched(const struct moe_config *m, u32 tokens)
 }
 
 /*
- * What a token needs of a mixture.  A step reads an expert that some token chose once, and
- * of embeddings that are not the output matrix only some rows.
+ * The weights of a mixture that tokens need.  A step reads each chosen expert once.  It
+ * reads only some rows of embeddings that are not the output matrix too.
  */
 static void say_active(const struct words *w, const struct model *m)
 {

@@ -121,14 +121,12 @@ static const struct config_family qwen3 = {
 	.has_attn_bias = true,
 };
 
-static const struct config_expert_keys qwen3_experts = {
-	.experts = "num_experts",
-	.chosen = "num_experts_per_tok",
-	.inter = "moe_intermediate_size",
-	.norm = "norm_topk_prob",
-	.every = "decoder_sparse_step",
-	.dense = "mlp_only_layers",
-};
+#define QWEN_EXPERTS							\
+	.experts = "num_experts", .chosen = "num_experts_per_tok",	\
+	.inter = "moe_intermediate_size", .norm = "norm_topk_prob",	\
+	.every = "decoder_sparse_step", .dense = "mlp_only_layers"
+
+static const struct config_expert_keys qwen3_experts = { QWEN_EXPERTS };
 
 static const struct config_family qwen3_moe = {
 	.keys = &llama_keys,
@@ -142,12 +140,7 @@ static const struct config_family qwen3_moe = {
 };
 
 static const struct config_expert_keys qwen2_experts = {
-	.experts = "num_experts",
-	.chosen = "num_experts_per_tok",
-	.inter = "moe_intermediate_size",
-	.norm = "norm_topk_prob",
-	.every = "decoder_sparse_step",
-	.dense = "mlp_only_layers",
+	QWEN_EXPERTS,
 	.shared_inter = "shared_expert_intermediate_size",
 };
 

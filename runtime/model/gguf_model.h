@@ -42,7 +42,7 @@ struct gguf_name {
 	enum gguf_how	how;
 };
 
-#define GGUF_NAME_LISTS	4u
+#define GGUF_NAME_LISTS	5u
 
 struct gguf_conf;
 

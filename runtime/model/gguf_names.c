@@ -89,18 +89,19 @@ static const struct gguf_name experts[] = {
 	H("ffn_gate_exps.weight", "mlp.experts.%u.gate_proj.weight", EXPERTS),
 	H("ffn_up_exps.weight", "mlp.experts.%u.up_proj.weight", EXPERTS),
 	H("ffn_down_exps.weight", "mlp.experts.%u.down_proj.weight", EXPERTS),
+	END,
+};
+
+/* Experts of all rows, joined. */
+static const struct gguf_name shared_experts[] = {
 	T("ffn_gate_shexp.weight", "mlp.shared_experts.gate_proj.weight"),
 	T("ffn_up_shexp.weight", "mlp.shared_experts.up_proj.weight"),
 	T("ffn_down_shexp.weight", "mlp.shared_experts.down_proj.weight"),
 	END,
 };
 
-/* The same, and an expert of all rows with a gate. */
-static const struct gguf_name gated_experts[] = {
-	T("ffn_gate_inp.weight", "mlp.gate.weight"),
-	H("ffn_gate_exps.weight", "mlp.experts.%u.gate_proj.weight", EXPERTS),
-	H("ffn_up_exps.weight", "mlp.experts.%u.up_proj.weight", EXPERTS),
-	H("ffn_down_exps.weight", "mlp.experts.%u.down_proj.weight", EXPERTS),
+/* An expert of all rows with a gate. */
+static const struct gguf_name gated_expert[] = {
 	T("ffn_gate_shexp.weight", "mlp.shared_expert.gate_proj.weight"),
 	T("ffn_up_shexp.weight", "mlp.shared_expert.up_proj.weight"),
 	T("ffn_down_shexp.weight", "mlp.shared_expert.down_proj.weight"),
@@ -301,8 +302,8 @@ static const struct gguf_arch archs[] = {
 	  .layer = { two_norms, attention, mlp, experts }, .act = "silu",
 	  .more = gguf_more_qwen3_moe },
 	{ .name = "qwen2moe", .hf = "Qwen2MoeForCausalLM", LLAMA_NAMES,
-	  .layer = { two_norms, attention, mlp, gated_experts }, .act = "silu",
-	  .more = gguf_more_qwen2_moe },
+	  .layer = { two_norms, attention, mlp, experts, gated_expert },
+	  .act = "silu", .more = gguf_more_qwen2_moe },
 	{ .name = "olmoe", .hf = "OlmoeForCausalLM", LLAMA_NAMES,
 	  .layer = { two_norms, attention, experts }, .act = "silu",
 	  .more = gguf_more_olmoe },
@@ -316,8 +317,8 @@ static const struct gguf_arch archs[] = {
 	  .layer = { four_norms, attention, mlp },
 	  .act = "gelu_pytorch_tanh", .more = gguf_more_gemma3 },
 	{ .name = "deepseek2", .hf = "DeepseekV2ForCausalLM", LLAMA_NAMES,
-	  .layer = { two_norms, latent_layer, mlp, experts }, .act = "silu",
-	  .more = gguf_more_deepseek2 },
+	  .layer = { two_norms, latent_layer, mlp, experts, shared_experts },
+	  .act = "silu", .more = gguf_more_deepseek2 },
 	{ .name = "gpt-oss", .hf = "GptOssForCausalLM", LLAMA_NAMES,
 	  .layout = LAYOUT_GPT_OSS_EACH, .other_layout = true,
 	  .layer = { attention, gpt_oss_layer }, .act = "silu",
