@@ -35,6 +35,7 @@
  *   route	the scale of its shares; the ids are equal
  *   blend	|base| + sum |share||y|
  *   softcap	|x|
+ *   adapt	|y| + |scale| * sum_j (sum_k |x||a|) * |b|
  *   conv	sum |w||x| + |bias|
  *   scan	(1 + t / 4) * (sum |C||S| + |D||x|) for row t of a sequence in the call,
  *		where |S| is the state that magnitudes alone would give, with
@@ -549,6 +550,59 @@ struct kern_kv_copy {
 	u32	tokens;
 };
 
+/* The largest rank of an adapter, and most parts of one adapt call. */
+#define KERN_MAX_ADAPT_RANK	512u
+#define KERN_MAX_ADAPT_PARTS	4096u
+
+/**
+ * struct kern_adapt_part - rows of one adapter in one product
+ * @a:     [@rank][cols], row-major and dense
+ * @b:     [@rank][@outs], row-major and dense: column n belongs to output n
+ * @rank:  1 to KERN_MAX_ADAPT_RANK
+ * @scale: factor on the product
+ * @rows:  [@m] numbers of rows of x and of @y, rising
+ * @m:     at least 1
+ * @outs:  outputs of the product
+ * @y:     rows @y_ld apart
+ * @y_ld:  0: @outs
+ */
+struct kern_adapt_part {
+	const void	*a;
+	const void	*b;
+	u32		rank;
+	float		scale;
+	const u32	*rows;
+	u32		m;
+	u32		outs;
+	float		*y;
+	u64		y_ld;
+};
+
+/**
+ * struct kern_adapt - arguments of one adapt call: adapters of some rows
+ * @x:     rows of @cols, @x_ld apart
+ * @x_ld:  0: @cols
+ * @cols:  columns of each @a
+ * @dtype: type of each @a and @b: KERN_F32 or KERN_BF16
+ * @parts: [@nr] parts; no two of them have a row of the same y
+ * @nr:    at most KERN_MAX_ADAPT_PARTS
+ * @t:     [@t_len] memory for sums, in the memory of the ops; at least the sum of
+ *	m * rank over all parts
+ *
+ * For each part, each of its rows i and each output n
+ *   y[i][n] += scale * sum_j t[j] * b[j][n] with t[j] = sum_k x[i][k] * a[j][k]
+ */
+struct kern_adapt {
+	const float			*x;
+	u64				x_ld;
+	u32				cols;
+	enum kern_dtype			dtype;
+	const struct kern_adapt_part	*parts;
+	u32				nr;
+	float				*t;
+	u64				t_len;
+};
+
 struct kern_ctx;
 
 /**
@@ -760,6 +814,10 @@ struct kern_rows {
  *
  * @softcap: x[i] = cap * tanh(x[i] / cap) for @n elements, cap > 0.
  *
+ * @adapt: add the products of adapters; see struct kern_adapt.  Sums are in f32, also of
+ *	bf16 matrices, and x is not rounded.  In a device @rows of parts is in host
+ *	memory, as the parts are; not in a recorded step.
+ *
  * @conv: causal convolution of each channel, and SiLU: y = silu(bias + sum w[j] *
  *	x[p - conv + 1 + j]) for the row at position p, from the oldest input on; zeros
  *	stand before position 0.  See struct kern_conv.
@@ -859,6 +917,7 @@ struct kern_ops {
 	void (*add)(struct kern_ctx *ctx, float *x, const float *y, u64 n);
 	void (*scale)(struct kern_ctx *ctx, float *x, float by, u64 n);
 	void (*softcap)(struct kern_ctx *ctx, float *x, float cap, u64 n);
+	void (*adapt)(struct kern_ctx *ctx, const struct kern_adapt *a);
 
 	void (*conv)(struct kern_ctx *ctx, const struct kern_conv *a);
 	void (*scan)(struct kern_ctx *ctx, const struct kern_scan *a);

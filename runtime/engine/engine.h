@@ -19,6 +19,7 @@
 #include "runtime/model/model.h"
 #include "runtime/sampler/logprob.h"
 
+struct adapter;
 struct engine;
 struct kvmm_attach_rep;
 struct kvmm_group;
@@ -73,6 +74,8 @@ enum engine_schedule {
  *                0 is never bounded
  * @max_steps:    steps open at once, 1 or 2; 0: 2
  * @spin:         as in struct kvmm_params
+ * @max_rank:     largest rank of adapters; 0: no request has an adapter
+ * @adapter_limits: limits of the domain that adapters are in
  * @identity:     the model's identity from engine_identity(), for a caller that
  *                attaches many times; NULL: it is computed from the weights
  */
@@ -90,6 +93,8 @@ struct engine_opts {
 	u32		max_flow;
 	u32		max_steps;
 	u32		spin;
+	u32		max_rank;
+	struct engine_limits adapter_limits;
 	const u8	*identity;
 };
 
@@ -233,7 +238,9 @@ struct engine_token {
  *            flow share its turn.  Flow 0 is treated like the others
  * @deadline_ns: CLOCK_MONOTONIC time at which the request ends with
  *            ENGINE_TIMEOUT, complete or not; 0: none
- * @salt:     prompts share cached blocks only under the same salt
+ * @salt:     prompts share cached blocks only under the same salt and the same adapter
+ * @adapter:  the adapter of all its tokens; it must live until engine_adapter_forget();
+ *            NULL: none
  * @beam_width: beams of a beam search, 0: no beam search.  The @n best texts
  *            are delivered when the search ends, best first.  @sampling must be
  *            greedy, no likeliest tokens are reported, and engine_done.logprob
@@ -268,6 +275,7 @@ struct engine_request {
 	u32			flow;
 	s64			deadline_ns;
 	u64			salt;
+	struct adapter		*adapter;
 	u32			beam_width;
 	float			length_penalty;
 	u32			early_stopping;
@@ -428,6 +436,15 @@ int __must_check engine_step(struct engine *e, s64 timeout_ns);
  */
 int __must_check engine_run_until_idle(struct engine *e,
 				       const volatile int *stop);
+
+/**
+ * engine_adapter_forget() - the caller wants to free an adapter
+ *
+ * Its content may stay in the daemon's memory as cache.
+ *
+ * Return: 0, also for an adapter that the engine does not know; -EBUSY: a request uses it.
+ */
+int __must_check engine_adapter_forget(struct engine *e, struct adapter *a);
 
 /* engine_get_stats() - read the counters */
 void engine_get_stats(const struct engine *e, struct engine_stats *st);

@@ -354,6 +354,8 @@ struct model_kv {
 	u64	block_bytes;
 };
 
+struct adapter_place;
+
 /**
  * struct model_seq_in - the part of one sequence that runs now
  * @tokens:	ids of positions @start .. @start + @nr_tokens - 1
@@ -368,6 +370,7 @@ struct model_kv {
  *		those of records before the one that token @start reads may be anything
  * @want_logits: rows of logits wanted: those of the last @want_logits tokens; 0
  *		for none, 1 for the next token
+ * @adapter:	the adapter of these tokens (adapter.h); NULL: none
  */
 struct model_seq_in {
 	const u32	*tokens;
@@ -375,6 +378,7 @@ struct model_seq_in {
 	u32		start;
 	const u32	*table[MODEL_MAX_GROUPS];
 	u32		want_logits;
+	const struct adapter_place *adapter;
 };
 
 /**
