@@ -48,6 +48,7 @@
 	.add		= KERN_FN(add),					\
 	.scale		= KERN_FN(scale),				\
 	.softcap	= KERN_FN(softcap),				\
+	.adapt		= KERN_FN(adapt),				\
 	.conv		= KERN_FN(conv),				\
 	.scan		= KERN_FN(scan),				\
 	.gated_norm	= KERN_FN(gated_norm),			\

@@ -74,6 +74,7 @@ void KERN_FN(add)(struct kern_ctx *ctx, float *x, const float *y, u64 n);
 void KERN_FN(scale)(struct kern_ctx *ctx, float *x, float by, u64 n);
 void KERN_FN(settle)(struct kern_ctx *ctx, float *x, u64 n);
 void KERN_FN(softcap)(struct kern_ctx *ctx, float *x, float cap, u64 n);
+void KERN_FN(adapt)(struct kern_ctx *ctx, const struct kern_adapt *a);
 void KERN_FN(conv)(struct kern_ctx *ctx, const struct kern_conv *a);
 void KERN_FN(scan)(struct kern_ctx *ctx, const struct kern_scan *a);
 void KERN_FN(gated_norm)(struct kern_ctx *ctx, const struct kern_gated_norm *a);

@@ -38,5 +38,6 @@ void kern_ref_swiglu(struct kern_ctx *ctx, const float *gate, const float *up,
 		     u64 ld, u32 m, u32 d, float alpha, float limit, float *y);
 void kern_ref_route(struct kern_ctx *ctx, const struct kern_route *r);
 void kern_ref_blend(struct kern_ctx *ctx, const struct kern_blend *b);
+void kern_ref_adapt(struct kern_ctx *ctx, const struct kern_adapt *a);
 
 #endif /* KERNELS_REF_INTERNAL_H */

@@ -381,6 +381,7 @@ const struct kern_ops kern_ops_ref = {
 	.add		= ref_add,
 	.scale		= ref_scale,
 	.softcap	= ref_softcap,
+	.adapt		= kern_ref_adapt,
 	.conv		= kern_ref_conv,
 	.scan		= kern_ref_scan,
 	.gated_norm	= kern_ref_gated_norm,
