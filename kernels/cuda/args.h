@@ -274,6 +274,49 @@ struct k_blend_args {
 	u32		resv;
 };
 
+/* ---- adapters: adapt.cu ---- */
+
+/* Rows of x of a block, rows of a (one a warp), and columns of b (one a thread). */
+#define ADAPT_ROWS	4u
+#define ADAPT_DOWN	8u
+#define ADAPT_UP	256u
+
+/*
+ * struct kern_adapt_part
+ * @t:    number of its first sum
+ * @down: number of its first block of k_adapt_down
+ * @up:   likewise, of k_adapt_up
+ * @vec:  rows of @a are aligned to 16
+ */
+struct dev_adapt {
+	const void	*a;
+	const void	*b;
+	const u32	*rows;
+	float		*y;
+	u64		y_ld;
+	u64		t;
+	u32		rank;
+	u32		m;
+	u32		outs;
+	float		scale;
+	u32		down;
+	u32		up;
+	u32		vec;
+	u32		resv;
+};
+
+/* Of k_adapt_down and k_adapt_up; @vec: rows of x are aligned to 16. */
+struct k_adapt_args {
+	const float		*x;
+	float			*t;
+	const struct dev_adapt	*parts;
+	u64			x_ld;
+	u32			nr;
+	u32			cols;
+	u32			dtype;
+	u32			vec;
+};
+
 /* ---- kv.cu ---- */
 
 /* Also of k_latent_write: @k has the latent vectors, @v the rest of the keys. */

@@ -253,6 +253,7 @@ void cuda_close(struct kern_ctx *ctx)
 		cuda_graph_drop_all(c);
 		cuda_step_exit(c);
 		cuda_draw_exit(c);
+		cuda_adapt_exit(c);
 		cuda_gemm_exit(c);
 		cuda_mem_exit(c);
 		while (c->nr_modules)

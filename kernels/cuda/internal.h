@@ -95,7 +95,7 @@ enum cuda_step {
  * @err:       the first failure, -errno; sticky, since it ended the context
  * @why:       the text of that failure
  *
- * Only ctx.c, mem.c, step.c, graph.c, gemm.c and draw.c use the other members:
+ * Only ctx.c, mem.c, step.c, graph.c, gemm.c, draw.c and adapt.c use the other members:
  * @id:        unique among all contexts of the process
  * @opened:    cuda_open() is done: a failure is an error of a step from now on
  * @graphs:    steps may be recorded
@@ -114,6 +114,9 @@ enum cuda_step {
  * @gemm:      state of gemm.c
  * @draw_host: draws in host memory, uploaded to @draw_dev (draw.c)
  * @draw_dev:  the same on the device, and their results; @draw_bytes each
+ * @adapt_host: parts of adapters and their rows in host memory, uploaded to @adapt_dev
+ *	(adapt.c)
+ * @adapt_dev: the same on the device; @adapt_bytes each
  */
 struct cuda_ctx {
 	const struct cu_api	*cu;
@@ -159,6 +162,9 @@ struct cuda_ctx {
 	u8			*draw_host;
 	u8			*draw_dev;
 	u64			draw_bytes;
+	u8			*adapt_host;
+	u8			*adapt_dev;
+	u64			adapt_bytes;
 };
 
 static inline struct cuda_ctx *cuda_of(struct kern_ctx *ctx)
@@ -381,6 +387,10 @@ void cuda_sample(struct kern_ctx *ctx, const struct cuda_sample *s);
 /* draw.c */
 void cuda_draw(struct kern_ctx *ctx, const struct kern_sample *s);
 void cuda_draw_exit(struct cuda_ctx *c);
+
+/* adapt.c */
+void cuda_adapt(struct kern_ctx *ctx, const struct kern_adapt *a);
+void cuda_adapt_exit(struct cuda_ctx *c);
 
 /* gemm.c */
 int cuda_gemm_init(struct cuda_ctx *c);

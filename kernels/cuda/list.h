@@ -37,6 +37,10 @@
 	x(k_scan, 0)							\
 	x(k_gated_norm, 0)
 
+#define CUDA_ADAPT_KERNELS(x)						\
+	x(k_adapt_down, 0)						\
+	x(k_adapt_up, 0)
+
 #define CUDA_ATTN_KERNELS(x)						\
 	x(k_attn_exact, 87168)						\
 	x(k_attn_exact_join, 0)						\
@@ -102,6 +106,7 @@
 	CUDA_ROW_KERNELS(x)						\
 	CUDA_KV_KERNELS(x)						\
 	CUDA_STATE_KERNELS(x)						\
+	CUDA_ADAPT_KERNELS(x)						\
 	CUDA_ATTN_KERNELS(x)						\
 	CUDA_GEMM_KERNELS(x)						\
 	CUDA_SAMPLE_KERNELS(x)

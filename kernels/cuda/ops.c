@@ -76,6 +76,7 @@ static void cuda_settles(struct kern_ctx *ctx, bool on)
 	.add		= cuda_add,					\
 	.scale		= cuda_scale,					\
 	.softcap	= cuda_softcap,					\
+	.adapt		= cuda_adapt,					\
 	.conv		= cuda_conv,					\
 	.scan		= cuda_scan,					\
 	.gated_norm	= cuda_gated_norm,				\

@@ -2,10 +2,11 @@
 /*
  * check_kernels_adapt.c - the products of adapters
  *
- * For each variant that this CPU runs, those with packed integers too, against the reference:
- * ranks from 1 to the largest, odd sizes, one part to many, several outputs of one x.  Rows of
- * a part have gaps, and rows that no part names must stay.  A row's bits must be those of the
- * row alone, at another place in memory, for any number of threads.
+ * For each variant that this CPU runs, those with packed integers too, and for kernels of a
+ * device, against the reference: ranks from 1 to the largest, odd sizes, one part to many,
+ * several outputs of one x.  Rows of a part have gaps, and rows that no part names must stay.
+ * A row's bits must be those of the row alone, at another place in memory, for any number of
+ * threads.
  */
 #include "cuda_fixture.h"
 #include "kernels/impl.h"
@@ -13,9 +14,6 @@
 #define MAX_OUTS	3u
 #define MAX_ROWS	160u
 #define SUMS_GUARD	16u
-
-/* Most parts of a call. */
-#define HOSTED_PARTS	72u
 
 /* @rank: of all adapters; 0: each another one */
 struct shape {
@@ -61,14 +59,14 @@ static void teardown(void)
 		kern_ctx_destroy(ctx[i]);
 }
 
-/* All implementations. */
+/* All implementations; those of a device come last. */
 static const struct kern_ops *any_at(u32 i)
 {
 	u32 nr = 0;
 
 	while (kern_cpu_ints_at(nr))
 		nr++;
-	return i < nr ? kern_cpu_ints_at(i) : kern_at(i - nr);
+	return i < nr ? kern_cpu_ints_at(i) : hosted_at(i - nr);
 }
 
 /* Each adapter has a row; other rows have any adapter, or none. */
@@ -364,6 +362,8 @@ START_TEST(test_parts)
 		{ 7, 2, 64, 100, 300, 3 },
 	};
 
+	/* The memory of a device for small lists grows for long ones. */
+	try_shape(&shapes[0], types[_i % 2], true);
 	try_shape(&shapes[_i / 2], types[_i % 2], true);
 }
 END_TEST

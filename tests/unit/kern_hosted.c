@@ -7,7 +7,7 @@
 
 #include "tests/unit/kern_hosted.h"
 
-#define MAX_PIECES	8
+#define MAX_PIECES	256
 #define MAX_POOLS	16
 
 /* One argument: its places on the host and on the device. */
@@ -353,6 +353,41 @@ static void h_blend(struct kern_ctx *any, const struct kern_blend *b)
 	back();
 }
 
+/* Rows of y of @p, with those of other parts that have the same y. */
+static u32 adapt_rows(const struct kern_adapt *a, const struct kern_adapt_part *p)
+{
+	const struct kern_adapt_part *q;
+	u32 top = 0;
+
+	for (q = a->parts; q < a->parts + a->nr; q++)
+		if (!p || q->y == p->y)
+			top = max(top, q->rows[q->m - 1] + 1);
+	return top;
+}
+
+static void h_adapt(struct kern_ctx *any, const struct kern_adapt *a)
+{
+	const u64 size = kern_dtype_size(a->dtype);
+	struct kern_adapt_part parts[HOSTED_PARTS];
+	struct kern_adapt d = *a;
+	u32 i;
+
+	ck_assert_uint_le(a->nr, HOSTED_PARTS);
+	for (i = 0; i < a->nr; i++) {
+		const struct kern_adapt_part *p = &a->parts[i];
+
+		parts[i] = *p;
+		parts[i].a = on_device(p->a, p->rank * a->cols * size);
+		parts[i].b = on_device(p->b, p->rank * p->outs * size);
+		parts[i].y = floats(p->y, adapt_rows(a, p), p->y_ld, p->outs);
+	}
+	d.parts = parts;
+	d.x = floats(a->x, adapt_rows(a, NULL), a->x_ld, a->cols);
+	d.t = floats(a->t, 1, 0, a->t_len);
+	now->adapt(ctx, &d);
+	back();
+}
+
 static void h_add(struct kern_ctx *any, float *x, const float *y, u64 n)
 {
 	now->add(ctx, floats(x, 1, 0, n), floats(y, 1, 0, n), n);
@@ -437,6 +472,7 @@ static const struct kern_ops hosted = {
 	.kv_copy = h_kv_copy, .silu_mul = h_silu_mul, .act = h_act,
 	.swiglu = h_swiglu, .route = h_route, .blend = h_blend,
 	.add = h_add, .scale = h_scale, .softcap = h_softcap,
+	.adapt = h_adapt,
 	.conv = h_conv, .scan = h_scan, .gated_norm = h_gated_norm,
 };
 

@@ -19,6 +19,9 @@
 
 #define HOSTED_ALIGN	64u
 
+/* Most parts of adapt(). */
+#define HOSTED_PARTS	72u
+
 /**
  * hosted_at() - enumerate all implementations that tests of kernels run
  * @i: those of kern_at(), then those of the device, exact before fast
