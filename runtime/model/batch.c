@@ -14,6 +14,8 @@ static int seq_check(const struct model *model, const struct model_seq_in *s)
 	for (i = 0; i < model->info.nr_groups; i++)
 		if (!s->table[i])
 			return -EINVAL;
+	if (s->adapter && !model->work.t_len)
+		return -EINVAL;
 	if (!s->nr_tokens || !s->tokens ||
 	    s->want_logits > s->nr_tokens ||
 	    (u64)s->start + s->nr_tokens > model->info.max_len)
@@ -83,6 +85,7 @@ void batch_pack(struct model *model, const struct model_seq_in *seqs,
 	struct model_work *w = &model->work;
 	u32 i, j, row = 0, wanted = 0;
 
+	adapts_pack(model, seqs, nr_seqs);
 	for (i = 0; i < model->info.nr_groups; i++)
 		pack_seqs(seqs, nr_seqs, i, w->seqs + (u64)i * nr_seqs);
 	for (i = 0; i < nr_seqs; i++) {

@@ -11,7 +11,7 @@
  *	x = embed(ids) * scale (* Wproject) (+ row of the position)
  *	for every layer:
  *		h = norm(x), made by the layer before; or x itself
- *		q, k, v = h * Wq, Wk, Wv (+ bias)
+ *		q, k, v = h * Wq, Wk, Wv (+ bias), (+ adapters: adapt.c), as other products
  *		(norm heads of q and k); (rotate q and k)
  *		write k, v to the blocks; a = attention(q, blocks)
  *		(or latent vectors in place of these three: latent.c)
@@ -150,14 +150,17 @@ static const float *layer_input(const struct model *model)
 	return model->cfg.no_pre_norms ? model->work.x : model->work.h;
 }
 
-static void project_heads(struct model *model, const struct model_layer *l,
-			  u32 m)
+static void project_heads(struct model *model, u32 layer, u32 m)
 {
+	const struct model_layer *l = &model->w.layers[layer];
+	const u32 hidden = model->cfg.hidden;
 	const float *x = layer_input(model);
 	struct model_work *w = &model->work;
 
 	if (l->qkv.data) {
 		project(model, x, &l->qkv, l->qkv_bias, m, w->qkv);
+		adapt(model, layer, x, hidden,
+		      &(struct adapt_out){ ADAPTER_QKV, w->qkv, l->qkv.rows }, 1, m);
 		model->ops->split_heads(model->ctx, w->qkv, m,
 					model->cfg.heads, model->cfg.head_dim,
 					w->q, w->k, w->v);
@@ -167,6 +170,11 @@ static void project_heads(struct model *model, const struct model_layer *l,
 		{ &l->q, l->q_bias, w->q, 0 },
 		{ &l->k, l->k_bias, w->k, 0 },
 		{ &l->v, l->v_bias, w->v, 0 },
+	}, 3, m);
+	adapt(model, layer, x, hidden, (struct adapt_out[]){
+		{ ADAPTER_Q, w->q, l->q.rows },
+		{ ADAPTER_K, w->k, l->k.rows },
+		{ ADAPTER_V, w->v, l->v.rows },
 	}, 3, m);
 }
 
@@ -294,7 +302,7 @@ static void heads_attend(struct model *model, const struct layer_kv *lkv,
 	const struct model_config *cfg = &model->cfg;
 	struct model_work *w = &model->work;
 
-	project_heads(model, l, m);
+	project_heads(model, layer, m);
 	norm_heads(model, w->q, l->q_norm, l->q_norm_bias, cfg->heads, m);
 	norm_heads(model, w->k, l->k_norm, l->k_norm_bias, cfg->kv_heads, m);
 	layer_attend(model, lkv, layer, m);
@@ -314,6 +322,8 @@ static void layer_attention(struct model *model, const struct layer_kv *lkv,
 		heads_attend(model, lkv, layer, m);
 	settle(model, w->attn, m * config_attn_out(cfg));
 	project(model, w->attn, &l->o, l->o_bias, m, w->side);
+	adapt(model, layer, w->attn, l->o.cols,
+	      &(struct adapt_out){ ADAPTER_O, w->side, cfg->hidden }, 1, m);
 }
 
 /* From side, what attention or a recurrence found, to the input of the MLP. */
@@ -350,8 +360,8 @@ static void layer_mlp(struct model *model, u32 layer, u32 m)
 	if (config_is_sparse(cfg, layer))
 		experts_run(model, l, m);
 	else
-		mlp_run(model, &l->mlp, cfg->inter, 0, layer_input(model), m,
-			w->h);
+		mlp_run(model, layer, &l->mlp, cfg->inter, 0, layer_input(model),
+			m, w->h);
 	if (cfg->post_norms)
 		normalise(model, w->h, l->mlp_post, NULL, m, cfg->hidden,
 			  w->h);
@@ -589,7 +599,8 @@ int model_forward_draw(struct model *model, const struct model_kv *kv,
 	}
 	batch_pack(model, seqs, nr_seqs);
 	/* Experts are chosen in between, by the rows themselves. */
-	s.once = turns_late(model, s.nr_rows) || model->cfg.moe.experts;
+	s.once = turns_late(model, s.nr_rows) || model->cfg.moe.experts ||
+		 model->work.nr_adapts;
 	return step_run(model, &s, &out);
 }
 
@@ -597,6 +608,16 @@ int model_forward(struct model *model, const struct model_kv *kv,
 		  const struct model_seq_in *seqs, u32 nr_seqs, float *logits)
 {
 	return model_forward_draw(model, kv, seqs, nr_seqs, NULL, logits);
+}
+
+int model_put(struct model *model, void *to, const void *from, u64 bytes)
+{
+	if (!model_on_device(model)) {
+		memcpy(to, from, bytes);
+		return 0;
+	}
+	model->ops->mem_put(model->ctx, to, from, bytes);
+	return model->ops->wait(model->ctx);
 }
 
 void *model_host_alloc(struct model *model, size_t bytes)

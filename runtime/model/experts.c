@@ -188,7 +188,7 @@ void experts_run(struct model *model, const struct model_layer *l, u32 m)
 			run_group(model, &g);
 	}
 	if (moe->shared_inter)
-		mlp_run(model, &l->shared, moe->shared_inter, 0, w->h, m,
+		mlp_run(model, ADAPT_NOWHERE, &l->shared, moe->shared_inter, 0, w->h, m,
 			w->shared);
 	if (moe->shared_gate)
 		project(model, w->h, &l->shared_gate, NULL, m, w->shared_gates);

@@ -5,9 +5,20 @@
 #ifndef RUNTIME_MODEL_INTERNAL_H
 #define RUNTIME_MODEL_INTERNAL_H
 
+#include "runtime/model/adapter.h"
 #include "runtime/model/weights.h"
 
 #define MODEL_TOLD_NONE	0xffffffffu
+
+/**
+ * struct adapt_rows - rows of a batch that have one adapter
+ * @rows: [@nr], rising
+ */
+struct adapt_rows {
+	const struct adapter_place	*place;
+	u32				*rows;
+	u32				nr;
+};
 
 /**
  * struct model_work - memory of a forward, carved from two pieces
@@ -63,6 +74,10 @@
  * @inv_host:	as @inv_rows
  * @told:	[rows] the token that a row of logits named last, with the
  *		"null" kernels; MODEL_TOLD_NONE before
+ * @adapts:	[max_seqs] adapters of the batch and their rows, @nr_adapts
+ * @adapt_rows:	[rows] the rows of all of them
+ * @adapt_parts: [@max_adapt_parts] arguments of an op
+ * @adapt_t:	[@t_len] sums of it; @t_len is 0 if no row can have an adapter
  * @chosen_host, @slots_host, @from_host: as @chosen, @slots and @from
  */
 struct model_work {
@@ -114,6 +129,13 @@ struct model_work {
 	struct kern_attn_seq	*seqs;
 	float			*inv_host;
 	u32			*told;
+	struct adapt_rows	*adapts;
+	u32			nr_adapts;
+	u32			max_adapt_parts;
+	u32			*adapt_rows;
+	struct kern_adapt_part	*adapt_parts;
+	float			*adapt_t;
+	u64			t_len;
 	u32			*chosen_host;
 	u32			*slots_host;
 	u32			*from_host;
@@ -131,6 +153,7 @@ struct model {
 	struct kern_device	device;
 	enum kern_dtype		kv_type;	/* the kernels' name of it */
 	struct model_work	work;
+	u32			max_rank;	/* of adapters; 0: there are none */
 	struct model_progress	progress;
 	bool			judged;		/* checked only, cannot run */
 	char			*dir;
@@ -221,6 +244,31 @@ struct layer_kv {
 	u32				at;
 };
 
+/* ---- adapt.c ---- */
+
+/* List the rows of adapters.  For the batch that is packed. */
+void adapts_pack(struct model *model, const struct model_seq_in *seqs, u32 nr_seqs);
+
+#define ADAPT_NOWHERE	0xffffffffu	/* no layer: products without adapters */
+
+/**
+ * struct adapt_out - a product of the model that adapters add to
+ * @y:    [rows][@outs]
+ */
+struct adapt_out {
+	enum adapter_site	site;
+	float			*y;
+	u32			outs;
+};
+
+/**
+ * adapt() - add the products of adapters to those of the model
+ * @layer: its number, or ADAPT_NOWHERE
+ * @x:     [@m][@cols], the input of all products in @out
+ */
+void adapt(struct model *model, u32 layer, const float *x, u32 cols,
+	   const struct adapt_out *out, u32 nr, u32 m);
+
 /* ---- latent.c ---- */
 
 /* From @m normalised rows of work.h to outputs of heads in work.attn, by latent vectors. */
@@ -231,13 +279,14 @@ void latent_attend(struct model *model, const struct layer_kv *lkv,
 
 /**
  * mlp_run() - run an MLP
+ * @layer:  whose adapters count, or ADAPT_NOWHERE
  * @mlp:    its matrices
  * @width:  rows of its gate
  * @alpha:  not 0: its gate is clamped, with this factor in its sigmoid
  * @x:      [m][hidden], normalised
  * @y:      [m][hidden], may be @x
  */
-void mlp_run(struct model *model, const struct model_mlp *mlp, u32 width,
+void mlp_run(struct model *model, u32 layer, const struct model_mlp *mlp, u32 width,
 	     float alpha, const float *x, u32 m, float *y);
 
 /* @m rows of work.gate = act(gate) * up, or act(up); @alpha as of mlp_run(). */

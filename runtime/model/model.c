@@ -74,6 +74,10 @@ static int model_check_opts(const struct model *m,
 				  "too large: choose at most %u", m->dir,
 				  max(o->max_rows, o->max_seqs),
 				  MODEL_ROWS_LIMIT);
+	if (o->max_rank > ADAPTER_MAX_RANK)
+		return model_fail(err, -EINVAL, "%s: a rank of %u is too large for "
+				  "adapters: choose at most %u", m->dir,
+				  o->max_rank, ADAPTER_MAX_RANK);
 	if (o->nr_threads > MODEL_THREADS_LIMIT)
 		return model_fail(err, -EINVAL, "%s: %u threads are too many: "
 				  "choose at most %u", m->dir, o->nr_threads,
@@ -187,6 +191,7 @@ static void model_fill_info(struct model *m, const struct model_opts *o)
 	i->max_len = o->max_len ? o->max_len : c->max_position;
 	i->max_rows = o->max_rows ? o->max_rows : MODEL_MAX_ROWS;
 	i->max_seqs = o->max_seqs ? o->max_seqs : i->max_rows;
+	m->max_rank = o->max_rank;
 	i->bos_id = c->bos_id;
 	i->nr_eos = c->nr_eos;
 	memcpy(i->eos_ids, c->eos_ids, sizeof(i->eos_ids));

@@ -147,6 +147,7 @@ static inline void model_progress_tell(const struct model_progress *p,
  * @window_group: layers with a window are a layer group of their own, if there are
  *		others, too, and sequences can be longer than the window; see struct
  *		model_group
+ * @max_rank:	largest rank of adapters (adapter.h); 0: a batch can have none
  * @dummy:	make the weights up, even if there are files
  * @judge:	read and check everything, but copy, make up and start nothing:
  *		the model can be described, but cannot run
@@ -166,6 +167,7 @@ struct model_opts {
 	u32			max_len;
 	u32			max_rows;
 	u32			max_seqs;
+	u32			max_rank;
 	bool			window_group;
 	bool			dummy;
 	bool			judge;
@@ -511,6 +513,15 @@ int __must_check model_forward_draw(struct model *model,
  * if there is none, or no device: any memory will do, and is slower.
  */
 void *model_host_alloc(struct model *model, size_t bytes);
+
+/**
+ * model_put() - write to memory that the kernels read
+ * @to:   @bytes in the pool: an address of the device, if the kernels run on one
+ * @from: host memory
+ *
+ * Return: 0, or a failure of the device.
+ */
+int __must_check model_put(struct model *model, void *to, const void *from, u64 bytes);
 
 /* NULL is allowed. */
 void model_host_free(struct model *model, void *p);

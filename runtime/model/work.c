@@ -13,6 +13,8 @@
 
 #define WORK_ALIGN	64u
 #define LOGIT_BYTES	(256u << 20)
+#define ADAPT_ROWS	64ull	/* rows of sums at least */
+#define ADAPT_PRODUCTS	3u	/* most products that share their input */
 
 /* Carve @n elements of @size off a piece; without a piece, only count. */
 static void *work_take(void *mem, u64 *bytes, u64 n, size_t size)
@@ -110,9 +112,16 @@ static void carve_state(struct model_work *w, const struct model_config *cfg,
 	w->scanned = take_floats(w, inner);
 }
 
+/* Carve the sums of adapters: a row for each row of the batch, as often as it fits. */
+static void carve_adapts(struct model_work *w, u64 rows, u32 rank)
+{
+	w->t_len = rank ? max(rows, ADAPT_ROWS) * rank : 0;
+	w->adapt_t = take_floats(w, w->t_len);
+}
+
 /* Carve the memory of the ops. */
 static void carve_ops(struct model_work *w, const struct model_config *cfg,
-		      u64 rows, bool device)
+		      u64 rows, u32 rank, bool device)
 {
 	const u64 q = rows * cfg->heads * cfg->head_dim;
 	const u64 kv = rows * cfg->kv_heads * config_kv_dim(cfg);
@@ -136,7 +145,19 @@ static void carve_ops(struct model_work *w, const struct model_config *cfg,
 	w->up = take_floats(w, rows * mlp_width(cfg));
 	carve_experts(w, cfg, rows);
 	carve_ropes(w, cfg, rows, device);
+	carve_adapts(w, rows, rank);
 	w->logits = take_floats(w, (u64)w->max_logits * cfg->vocab);
+}
+
+static void carve_adapt_lists(struct model_work *w, const struct model_info *info)
+{
+	const u64 seqs = w->t_len ? info->max_seqs : 0;
+
+	w->max_adapt_parts = (u32)min(ADAPT_PRODUCTS * seqs, (u64)KERN_MAX_ADAPT_PARTS);
+	w->adapts = work_take(w->host, &w->host_bytes, seqs, sizeof(*w->adapts));
+	w->adapt_parts = work_take(w->host, &w->host_bytes, w->max_adapt_parts,
+				   sizeof(*w->adapt_parts));
+	w->adapt_rows = take_words(w, w->t_len ? info->max_rows : 0);
 }
 
 /* Carve the memory of the program. */
@@ -156,6 +177,7 @@ static void carve_host(struct model_work *w, const struct model_config *cfg,
 	w->inv_host = work_take(w->host, &w->host_bytes, rows * inv,
 				sizeof(float));
 	w->told = take_words(w, rows);
+	carve_adapt_lists(w, info);
 	w->chosen_host = take_words(w, rows * cfg->moe.chosen);
 	w->slots_host = take_words(w, rows * cfg->moe.chosen);
 	w->from_host = take_words(w, rows * cfg->moe.chosen);
@@ -211,7 +233,7 @@ int work_create(struct model *model)
 		w->max_logits = min(rows, max((u64)1, LOGIT_BYTES /
 					      sizeof(float) /
 					      model->cfg.vocab));
-	carve_ops(w, &model->cfg, rows, device);
+	carve_ops(w, &model->cfg, rows, model->max_rank, device);
 	carve_host(w, &model->cfg, &model->info);
 	if (model->judged)
 		return 0;
@@ -220,7 +242,7 @@ int work_create(struct model *model)
 	w->host = aligned_alloc(WORK_ALIGN, w->host_bytes);
 	if (!w->mem || !w->host)
 		return -ENOMEM;
-	carve_ops(w, &model->cfg, rows, device);
+	carve_ops(w, &model->cfg, rows, model->max_rank, device);
 	carve_host(w, &model->cfg, &model->info);
 	memset(w->told, 0xff, rows * sizeof(*w->told));
 	place_freqs(model);
