@@ -553,7 +553,7 @@ $(B)/tests/check_beams: $(call objs,tests/bench/beams.c)
 
 $(IT_PROGS): $(B)/tests/%: $(B)/obj/tests/integration/%.o $(call archives,integration swapd sandbox client) \
 		| $(PROGS) $(ARMED_PROGS) $(PRELOADS) $(STANDIN) $(FAKE_LT)
-$(filter %/it_beam %/it_pressure,$(IT_PROGS)): $(call archives,runtime kernels)
+$(filter %/it_adapters %/it_beam %/it_pressure,$(IT_PROGS)): $(call archives,runtime kernels)
 $(filter %/it_hostpool,$(IT_PROGS)): $(call archives,kvmmd)
 
 $(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o $(call archives,bench swapd client)
@@ -562,7 +562,7 @@ $(call bench_tests,core evict fair groups groups_load records replay scale share
 $(call bench_tests,copier): $(call archives,kvmmd core)
 $(call bench_tests,hostpool): $(call archives,kvmmd)
 $(call bench_tests,keep_serve overlap ttft_tiers): $(call objs,tests/integration/http.c)
-$(call bench_tests,blocks decode gap gemm kernels load step tokenizer): $(call archives,runtime kernels)
+$(call bench_tests,adapters blocks decode gap gemm kernels load step tokenizer): $(call archives,runtime kernels)
 # Calls that bench_step directs to a daemon or to the pool of own_pool.h.
 STEP_WRAP := attach backend confirm detach device_failed draining info next_event poll_extents pool prep reap \
 	     release resumed seq_status seq_table strerror_attach submit wait

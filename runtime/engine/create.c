@@ -139,7 +139,8 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 				     p.domain);
 	if (ret)
 		return engine_refuse(err, ret, "%s", text);
-	return engine_check_pool(e, err);
+	ret = engine_check_pool(e, err);
+	return ret ? ret : adapters_create(e, o, p.domain, err);
 }
 
 /* Set sizes to what model, daemon and caller all allow. */
@@ -201,6 +202,7 @@ static void engine_free(struct engine *e)
 	u32 i;
 
 	leases_end(e, -ECANCELED);
+	adapters_free(e);
 	kvmm_detach(e->k);
 	for (i = 0; i < ENGINE_STEP_SLOTS; i++)
 		free(e->steps[i].entries);
@@ -234,6 +236,7 @@ int engine_create(struct model *model, const struct engine_opts *opts,
 	e->info = model_info(model);
 	list_init(&e->hints);
 	list_init(&e->held);
+	list_init(&e->adapters.slots);
 	ret = engine_attach(e, opts, err);
 	if (ret)
 		goto out_free;

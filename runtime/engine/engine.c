@@ -216,6 +216,7 @@ void request_free(struct engine *e, struct request *r)
 	if (!r)
 		return;
 	request_forget(e, r);
+	adapters_put(e, r);
 	flow_put(r);
 	due_remove(e, r);
 	free(r->blocks);
@@ -326,6 +327,8 @@ static int engine_rest(struct engine *e, s64 timeout_ns)
 	 */
 	if (e->throttle)
 		err = engine_pause(e, timeout_ns);
+	else if (adapters_come(e))
+		err = link_wait(e, min(timeout_ns, ADAPTERS_POLL_NS));
 	else if ((e->nr_live || e->nr_hints) && !e->unread)
 		err = link_wait(e, timeout_ns);
 	engine_lap(e, &e->stats.idle_ns);
@@ -365,6 +368,9 @@ static int engine_iterate(struct engine *e, s64 timeout_ns)
 	if (err)
 		return err;
 	seqs_advance(e);
+	err = adapters_advance(e);
+	if (err)
+		return err;
 	queue_open(e);
 	leases_advance(e);
 	engine_lap(e, &e->stats.collect_ns);
@@ -449,6 +455,9 @@ static int request_check(const struct engine *e,
 	if (!c->max_new)
 		return engine_refuse(err, -EINVAL,
 				     "no token is asked for: ask for at least one");
+	if (c->adapter && !e->adapters.k)
+		return engine_refuse(err, -EINVAL,
+				     "the request names an adapter, and adapters are not enabled: give --enable-lora");
 	if (c->nr > engine_max_prompt(e))
 		return engine_refuse(err, -E2BIG,
 				     "the prompt has %u tokens, the model's context is %u: "
@@ -540,7 +549,7 @@ static struct request *request_create(struct engine *e,
 	if (!sampling_params_copy(&r->c.sampling, &c->sampling) &&
 	    r->c.ids && r->c.stops && r->samples &&
 	    !r->c.logprob_ids == !c->logprob_ids && !request_count(e, r) &&
-	    (!r->c.beam_width || !beams_create(r)) && !prefix_prepare(e, r) &&
+	    !adapters_get(e, r) && (!r->c.beam_width || !beams_create(r)) && !prefix_prepare(e, r) &&
 	    !request_remember(e, r) && !due_add(e, r))
 		return r;
 	request_free(e, r);

@@ -76,6 +76,7 @@ enum engine_schedule {
  * @spin:         as in struct kvmm_params
  * @max_rank:     largest rank of adapters; 0: no request has an adapter
  * @adapter_limits: limits of the domain that adapters are in
+ * @drop_adapters: forget the content of an adapter that no request uses, for comparing
  * @identity:     the model's identity from engine_identity(), for a caller that
  *                attaches many times; NULL: it is computed from the weights
  */
@@ -95,6 +96,7 @@ struct engine_opts {
 	u32		spin;
 	u32		max_rank;
 	struct engine_limits adapter_limits;
+	bool		drop_adapters;
 	const u8	*identity;
 };
 
@@ -317,6 +319,8 @@ struct engine_request {
 	x(readmitted_cached,	"tokens found cached when readmitted")	\
 	x(retries,		"entries refused for want of memory")	\
 	x(rolled_back,		"entries begun and ended without progress") \
+	x(adapter_blocks_found,	"blocks of adapters found in the daemon's memory") \
+	x(adapter_blocks_read,	"blocks of adapters read from their files") \
 	x(forward_ns,		"nanoseconds in the model")		\
 	x(draw_ns,		"nanoseconds drawing tokens")		\
 	x(copy_ns,		"nanoseconds copying blocks")		\

@@ -9,6 +9,7 @@
 #include <kvmm/probes.h>
 #include <libkvmm.h>
 
+#include "runtime/engine/adapters.h"
 #include "runtime/engine/engine.h"
 #include "runtime/engine/lease.h"
 #include "runtime/sampler/adjust.h"
@@ -145,6 +146,8 @@ struct sample {
  * @counts:   counts of the prompt's ids, if a penalty needs them
  * @adjusts:  its logits are edited before the draw
  * @scored:   positions whose logits have scored the token after them
+ * @slot:     its adapter, or NULL
+ * @holds:    it is counted in slot.alive
  * @admitted: the root was READY once
  * @cached:   tokens that the first admission found cached
  * @times:    stages of the request, see times.c
@@ -171,6 +174,8 @@ struct request {
 	struct id_counts	*counts;
 	bool			adjusts;
 	u32			scored;
+	struct slot		*slot;
+	bool			holds;
 	bool			admitted;
 	u32			cached;
 	struct engine_times	times;
@@ -352,6 +357,7 @@ struct draws {
  *              for and that have no answer at most @max_handles
  * @pinned:     tokens of all pins; @pinning: of those without an answer
  * @max_blocks: most blocks on the device that the caller allows
+ * @adapters:   adapters of requests, see adapters.c
  * @steps:      step n is in slot n % ENGINE_STEP_SLOTS
  * @last_step:  number of the last step begun
  * @nr_steps:   open steps; the last of them is @last_step
@@ -416,6 +422,7 @@ struct engine {
 	u64				pinning;
 	u64				max_blocks;
 
+	struct adapters			adapters;
 	struct step			steps[ENGINE_STEP_SLOTS];
 	u32				nr_steps;
 	u32				turn;
@@ -542,6 +549,9 @@ struct engine_times times_so_far(const struct request *r);
 int __must_check request_remember(struct engine *e, struct request *r);
 void request_forget(struct engine *e, struct request *r);
 struct request *request_find(const struct engine *e, u64 id);
+
+/* A request that names the adapter and is not over; NULL: there is none. */
+struct request *request_of_slot(const struct engine *e, const struct slot *s);
 
 /* score.c: logprobs of prompt tokens */
 bool seq_scores(const struct seq *s);

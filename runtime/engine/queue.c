@@ -287,7 +287,37 @@ static struct lane *queue_turn(struct queue *q)
 	return best;
 }
 
-/* The first request of a lane that need not wait for another's prompt. */
+/* May @r overtake the requests before it, which wait for their adapters? */
+static bool lane_lets_by(const struct lane *l, const struct request *r)
+{
+	struct list *it, *tmp;
+
+	list_for_each(&l->reqs, it, tmp) {
+		const struct request *o = list_entry(it, struct request, queue);
+
+		if (o == r)
+			break;
+		if (!adapters_hold(o) && o->passed >= QUEUE_PATIENCE)
+			return false;
+	}
+	return true;
+}
+
+/* @r is next, before requests that wait for their adapters. */
+static void lane_count_passed(struct lane *l, const struct request *r)
+{
+	struct list *it, *tmp;
+
+	list_for_each(&l->reqs, it, tmp) {
+		struct request *o = list_entry(it, struct request, queue);
+
+		if (o == r)
+			break;
+		o->passed += !adapters_hold(o);
+	}
+}
+
+/* The first request of a lane that need not wait for another's prompt or for its adapter. */
 static struct request *lane_next(struct engine *e, struct lane *l, u32 *looks)
 {
 	struct list *it, *tmp;
@@ -298,8 +328,8 @@ static struct request *lane_next(struct engine *e, struct lane *l, u32 *looks)
 		if (!*looks)
 			return NULL;
 		--*looks;
-		if (!prefix_in_the_making(e, r))
-			return r;
+		if (adapters_ready(r) && !prefix_in_the_making(e, r))
+			return lane_lets_by(l, r) ? r : NULL;
 	}
 	return NULL;
 }
@@ -323,7 +353,7 @@ static struct request *lane_next_by_prefix(struct engine *e, struct lane *l,
 		if (++nr > QUEUE_WINDOW)
 			break;
 		n = prefix_known(e, r);
-		if (n > most && !prefix_in_the_making(e, r)) {
+		if (n > most && adapters_hold(r) && !prefix_in_the_making(e, r)) {
 			best = r;
 			most = n;
 		}
@@ -404,6 +434,7 @@ static bool queue_open_one(struct engine *e, struct lane *l, struct request *r)
 	if (!r->root)
 		return false;		/* no memory: try later */
 	queue_remove(e, r);
+	adapters_opened(r);
 	q->asked[q->nr_asked++] = r->root;
 	e->reserved += r->width;
 	f->served += r->c.nr;
@@ -433,9 +464,12 @@ void queue_open(struct engine *e)
 			return;
 		r = q->by_prefix ? lane_next_by_prefix(e, l, &looks) :
 				   lane_next(e, l, &looks);
-		if (!r)
+		if (!r) {
 			l->round = q->round;
-		else if (!queue_open_one(e, l, r))
+			continue;
+		}
+		lane_count_passed(l, r);
+		if (!queue_open_one(e, l, r))
 			return;
 	}
 }

@@ -86,3 +86,15 @@ struct request *request_find(const struct engine *e, u64 id)
 		r = r->next;
 	return r;
 }
+
+struct request *request_of_slot(const struct engine *e, const struct slot *s)
+{
+	struct request *r;
+	u32 i;
+
+	for (i = 0; i < e->nr_chains; i++)
+		for (r = e->chains[i]; r; r = r->next)
+			if (r->slot == s && r->nr_over < r->c.n)
+				return r;
+	return NULL;
+}

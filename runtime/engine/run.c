@@ -262,6 +262,9 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 	int err;
 
 	e->nr_scores = 0;
+	err = adapters_begin(e, st);
+	if (err)
+		return err;
 	for (i = 0; i < st->nr; i++) {
 		struct entry *en = &st->entries[i];
 
@@ -274,6 +277,8 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 			.nr_tokens = en->nr,
 			.start = en->start,
 			.want_logits = en->rows,
+			.adapter = en->seq->req->slot ?
+				   &en->seq->req->slot->place : NULL,
 		};
 		for (g = 0; g < e->info->nr_groups; g++)
 			e->ins[nr].table[g] = en->seq->table[g] +
@@ -283,7 +288,7 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 	*ns = 0;
 	/* All entries may have become void meanwhile. */
 	if (!nr)
-		return 0;
+		return adapters_end(e, st);
 	draws = draws_plan(e, st);
 	engine_lap(e, &e->stats.draw_ns);
 	err = model_forward_draw(e->model, &e->kv, e->ins, nr, draws,
@@ -292,8 +297,10 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 	if (err && !model_failure(e->model))
 		step_forward_failed(e, st, err);
 	if (err)
-		return 0;
+		return adapters_end(e, st);
 	err = step_confirm(e);
+	if (!err)
+		err = adapters_end(e, st);
 	if (err)
 		return err;
 	for (i = 0; i < st->nr; i++) {

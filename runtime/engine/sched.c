@@ -35,7 +35,7 @@ static u32 seq_wants(const struct seq *s, bool *draws)
 	const struct request *r = s->req;
 	u32 n;
 
-	if (beam_is_leaving(s))
+	if (beam_is_leaving(s) || !adapters_hold(r))
 		return 0;
 	if (s->planned < s->len) {
 		n = s->len - s->planned;

@@ -16,6 +16,7 @@
 
 #include "runtime/engine/engine.h"
 #include "runtime/sampler/adjust.h"
+#include "tests/unit/engine_fake_adapters.h"
 #include "tests/unit/engine_fake_model.h"
 
 #define MAX_REQ		16u
