@@ -25,7 +25,8 @@ static const char * const irrelevant[] = {
 	"ensure_weight_tying", "eva_config", "exclude_modules", "fan_in_fan_out",
 	"inference_mode", "layers_pattern", "layers_to_transform", "loftq_config",
 	"lora_dropout", "lora_ga_config", "megatron_core", "parent_library", "peft_version",
-	"qalora_group_size", "revision", "runtime_config", "target_modules", "velora_config",
+	"qalora_group_size", "revision", "runtime_config", "target_modules", "unsloth_fixed",
+	"velora_config",
 };
 
 /* Features that are not supported; the text is the reason and the remedy. */

@@ -135,6 +135,8 @@ static int refuse_name(const struct st_tensor *t, struct model_error *err)
 		{ ".lora_B.bias", "biases of pairs are not supported: train without lora_bias" },
 		{ ".modules_to_save", "whole modules are replaced, and only pairs are supported: "
 		  "train without modules_to_save" },
+		{ ".base_layer.", "pairs of embeddings and of the output matrix are not supported: "
+		  "train without them in target_modules" },
 		{ "lm_head.", "the output matrix is replaced, and only pairs are supported: save "
 		  "without save_embedding_layers" },
 		{ "embed_tokens.", "the embedding is replaced, and only pairs are supported: save "

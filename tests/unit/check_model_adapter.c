@@ -296,6 +296,7 @@ static const struct {
 	{ "qalora_group_size", "16" },
 	{ "use_qalora", "false" },
 	{ "lora_bias", "false" },
+	{ "unsloth_fixed", "true" },
 	{ "peft_version", "\"0.21.2\"" },
 	{ "revision", "\"main\"" },
 	{ "a_key_of_later", "false" },

@@ -98,6 +98,7 @@ static const struct {
 	{ "llama", PEFT "model.embed_tokens.lora_A.weight", -EOPNOTSUPP, "this part of the model" },
 	{ "llama", PEFT "model.embed_tokens.lora_embedding_A", -EOPNOTSUPP, "pairs of embeddings" },
 	{ "llama", PEFT "model.embed_tokens.weight", -EOPNOTSUPP, "the embedding is replaced" },
+	{ "llama", PEFT "lm_head.base_layer.weight", -EOPNOTSUPP, "pairs of embeddings and of the" },
 	{ "llama", PEFT "lm_head.weight", -EOPNOTSUPP, "the output matrix is replaced" },
 	{ "llama", PEFT "lm_head.modules_to_save.weight", -EOPNOTSUPP, "whole modules are replaced" },
 	{ "llama", PEFT Q(0) ".lora_magnitude_vector", -EOPNOTSUPP, "DoRA is not supported" },
