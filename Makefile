@@ -575,7 +575,7 @@ $(SIM_PROG): $(call objs,$(SIM_SRCS)) $(call archives,core lib) $(B)/.sources
 # kvmm-hold and the daemon define must not be linked twice.
 $(FUZZ_PROGS): $(B)/tests/%: $(B)/obj/tests/fuzz/%.o
 FUZZ_WRAP := mm_call segment_create segment_destroy kv_log kv_log_spend unlink fork exit
-FUZZ_RT := $(filter %/fuzz_template %/fuzz_config %/fuzz_gguf %/fuzz_gguf_model %/fuzz_quantized %/fuzz_safetensors %/fuzz_tokenizer %/fuzz_http,$(FUZZ_PROGS))
+FUZZ_RT := $(filter %/fuzz_adapter %/fuzz_template %/fuzz_config %/fuzz_gguf %/fuzz_gguf_model %/fuzz_quantized %/fuzz_safetensors %/fuzz_tokenizer %/fuzz_http,$(FUZZ_PROGS))
 # Of the targets for the runtime, this one uses the common main().
 $(filter %/fuzz_http,$(FUZZ_PROGS)): $(B)/obj/tests/fuzz/engine.o
 $(FUZZ_RT): $(call objs,tests/fuzz/engine.c) $(call archives,runtime kernels client)
