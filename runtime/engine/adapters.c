@@ -286,7 +286,7 @@ static void slot_fail(struct engine *e, struct slot *s, int err, const char *wha
 	s->wanted = false;
 }
 
-/* ---- what a slot does next ---- */
+/* ---- the next step of a slot ---- */
 
 /* The sequence is closed; blocks with content stay as cache. */
 static int slot_close(struct adapters *a, struct slot *s)
@@ -339,7 +339,7 @@ static int slot_open(struct engine *e, struct slot *s)
 	return slot_match(a, s);
 }
 
-/* The sequence is READY: take over what it has. */
+/* The sequence is READY: take over its valid blocks. */
 static int slot_adopt(struct engine *e, struct slot *s, const struct kvmm_seq_status *st)
 {
 	s->epoch = st->seq_epoch;

@@ -119,14 +119,14 @@ bool adapters_come(const struct engine *e);
 /*
  * adapters_begin() - keep the adapters of the running entries in place
  *
- * Entries whose adapter has lost its memory do not run.  Return: 0 or -ECONNRESET.
+ * An entry does not run if its adapter has lost its memory.  Return: 0 or -ECONNRESET.
  */
 int __must_check adapters_begin(struct engine *e, struct step *st);
 
 /*
  * adapters_end() - the forward has ended
  *
- * Entries whose adapter may have changed meanwhile are void.  Return: 0 or -ECONNRESET.
+ * An entry is void if its adapter may have changed meanwhile.  Return: 0 or -ECONNRESET.
  */
 int __must_check adapters_end(struct engine *e, struct step *st);
 

@@ -457,7 +457,7 @@ static int request_check(const struct engine *e,
 				     "no token is asked for: ask for at least one");
 	if (c->adapter && !e->adapters.k)
 		return engine_refuse(err, -EINVAL,
-				     "the request names an adapter, and adapters are not enabled: give --enable-lora");
+				     "adapters are not enabled: give --enable-lora");
 	if (c->nr > engine_max_prompt(e))
 		return engine_refuse(err, -E2BIG,
 				     "the prompt has %u tokens, the model's context is %u: "

@@ -371,7 +371,9 @@ static void report(const char *name, const char *peer, const double *own, const 
 		   double aim)
 {
 	double ratio[ROUNDS];
-	struct bench_figure f = { .name = name, .unit = "tokens/s", .peer = peer, .min_ratio = aim };
+	struct bench_figure f = {
+		.name = name, .unit = "tokens/s", .peer = peer, .min_ratio = aim,
+	};
 	u32 r;
 
 	for (r = 0; r < ROUNDS; r++)

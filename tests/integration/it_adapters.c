@@ -92,7 +92,7 @@ static void world_start(void)
 		adapters[i] = adapter_make(i + 1);
 	for (i = 0; i < PROMPTS; i++)
 		for (k = 0; k < PROMPT; k++)
-			prompts[i][k] = 300 + (i * 7919 + k * (k < PROMPT / 2 ? 31 : 57 + i)) % 3000;
+			prompts[i][k] = 300 + (i * 7919 + k * (k < 20 ? 31 : 57 + i)) % 3000;
 }
 
 static void world_end(void)

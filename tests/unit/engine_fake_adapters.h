@@ -22,21 +22,21 @@ NEVER(u64, adapter_block_bytes, const struct model *m, u32 rank, struct model_er
 NEVER(u32, adapter_blocks, const struct adapter *a, u64 bytes)
 NEVER(const struct adapter_info *, adapter_info, const struct adapter *a)
 NEVER(void, adapter_locate, const struct adapter *a, u64 bytes, void *const *blocks,
-      struct adapter_place *place)
+	struct adapter_place *place)
 NEVER(u32, adapter_pairs, const struct model *m)
 NEVER(int, adapter_write, const struct adapter *a, u64 bytes, u32 block, void *to)
 NEVER(int, model_put, struct model *m, void *to, const void *from, u64 bytes)
 
 NEVER(void *, kvmm_block, const struct kvmm *k, u32 entry, u32 shard)
 NEVER(int, kvmm_seq_open, struct kvmm *k, const struct kvmm_open_arg *args, u32 nr,
-      struct kvmm_open_res *res)
+	struct kvmm_open_res *res)
 NEVER(int, kvmm_seq_match, struct kvmm *k, u64 seq, const u32 *ids, u32 nr)
 NEVER(int, kvmm_seq_advise, struct kvmm *k, const struct kvmm_advise_arg *args, u32 nr,
-      struct kvmm_seq_res *res)
+	struct kvmm_seq_res *res)
 NEVER(int, kvmm_seq_close, struct kvmm *k, const u64 *seqs, u32 nr)
 NEVER(int, kvmm_step_begin, struct kvmm *k, u64 step, const struct kvmm_begin_arg *args, u32 nr,
-      struct kvmm_begin_res *res)
+	struct kvmm_begin_res *res)
 NEVER(int, kvmm_step_end, struct kvmm *k, u64 step, u64 ns, u64 prefill,
-      const struct kvmm_end_arg *args, u32 nr, const u32 *ids, struct kvmm_end_res *res)
+	const struct kvmm_end_arg *args, u32 nr, const u32 *ids, struct kvmm_end_res *res)
 
 #endif /* ENGINE_FAKE_ADAPTERS_H */
