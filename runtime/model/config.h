@@ -308,6 +308,9 @@ static inline bool config_is_sparse(const struct model_config *cfg, u32 layer)
 	return cfg->moe.sparse[layer / 64] >> (layer % 64) & 1;
 }
 
+/* The mean share of a layer's experts that @rows choose, if all choices are as likely. */
+double config_share_touched(const struct moe_config *moe, u32 rows);
+
 static inline bool config_is_unturned(const struct model_config *cfg, u32 layer)
 {
 	return cfg->unturned[layer / 64] >> (layer % 64) & 1;

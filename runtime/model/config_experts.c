@@ -6,6 +6,8 @@
  * a step and a list, or all have some.  Shares that are divided by their sum are a
  * softmax over the chosen experts.
  */
+#include <math.h>
+
 #include "runtime/model/config_read.h"
 
 /* Bytes of all experts of all layers fit 64 bits. */
@@ -203,4 +205,9 @@ void config_read_experts(struct mj_file *f, const struct config_family *family,
 		if (config_is_sparse(cfg, i))
 			return;
 	*moe = (struct moe_config){ 0 };
+}
+
+double config_share_touched(const struct moe_config *moe, u32 rows)
+{
+	return 1 - pow(1 - (double)moe->chosen / moe->experts, rows);
 }

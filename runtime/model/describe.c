@@ -232,12 +232,6 @@ static u64 bytes_named(const struct ckpt *c, const char *part)
 	return bytes;
 }
 
-/* The mean of an expert's chance to be chosen by some of @tokens, if all are as likely. */
-static double share_touched(const struct moe_config *m, u32 tokens)
-{
-	return 1 - pow(1 - (double)m->chosen / m->experts, tokens);
-}
-
 /*
  * The weights of a mixture that tokens need.  A step reads each chosen expert once.  It
  * reads only some rows of embeddings that are not the output matrix too.
@@ -259,10 +253,10 @@ static void say_active(const struct words *w, const struct model *m)
 	if (!params)
 		return;
 	say(w, "active", "%.4g M of %.4g M parameters for a token",
-	    (m->info.nr_params - params * (1 - share_touched(moe, 1))) / 1e6,
+	    (m->info.nr_params - params * (1 - config_share_touched(moe, 1))) / 1e6,
 	    m->info.nr_params / 1e6);
 	for (i = 0; i < ARRAY_SIZE(batches); i++) {
-		touched = share_touched(moe, batches[i]);
+		touched = config_share_touched(moe, batches[i]);
 		snprintf(name, sizeof(name), "step of %u", batches[i]);
 		say(w, name, "reads %.4g MiB of weights, %.1f of %u experts a "
 		    "layer, if all are as likely", (rest + experts * touched) / (1 << 20),
@@ -318,6 +312,20 @@ const char *model_line(const struct model *model, char *buf, size_t len)
 		 model_kv_name(i->kv_type),
 		 i->mode == MODEL_EXACT ? "exact" : "fast", i->kernel,
 		 i->variant);
+	return buf;
+}
+
+const char *model_experts_line(const struct model *model, char *buf, size_t len)
+{
+	const struct model_stats *st = &model->stats;
+	const double layers = (double)st->expert_layers;
+
+	if (!st->expert_layers)
+		return NULL;
+	snprintf(buf, len, "experts touched per layer and step: %.1f of %u by %.1f rows (uniform choice: %.1f), %.4g MiB read",
+		 (double)st->experts_touched / layers, model->cfg.moe.experts,
+		 (double)st->expert_rows / layers, st->experts_uniform / layers,
+		 (double)st->expert_bytes / layers / (1 << 20));
 	return buf;
 }
 

@@ -12,6 +12,9 @@
  * So a row's bits depend on the row alone in exact mode: products do not depend on
  * which rows they have, and the sum does not depend on where slots are.
  *
+ * The choice is counted where rows are sorted, and weights are counted where products are
+ * asked for (MODEL_STATS): so the counters tell if an expert is read twice.
+ *
  * The host sorts rows by expert.  On a device it fetches the choice of the rows and
  * waits, so such a step is not recorded.
  */
@@ -82,6 +85,20 @@ static void sort_slots(struct model *model, u32 m,
 	to_ops(model, w->from, w->from_host, nr);
 }
 
+/* Count the choice of @m rows. */
+static void count_choice(struct model *model, u32 m, const u32 *first)
+{
+	const struct moe_config *moe = &model->cfg.moe;
+	struct model_stats *st = &model->stats;
+	u32 e;
+
+	st->expert_layers++;
+	st->expert_rows += m;
+	for (e = 0; e < moe->experts; e++)
+		st->experts_touched += first[e] < first[e + 1];
+	st->experts_uniform += moe->experts * config_share_touched(moe, m);
+}
+
 /* Experts that run together, and the slots of each; see sort_slots(). */
 struct group {
 	const struct model_mlp	*experts;
@@ -117,6 +134,20 @@ static struct kern_gemm_part part_of(const struct group *g, const struct step *s
 	};
 }
 
+static void count_products(struct model *model, const struct kern_gemm_part *parts,
+			   u32 nr)
+{
+	const struct kern_weight *w;
+	u32 i;
+
+	model->stats.expert_products += nr;
+	for (i = 0; i < nr; i++) {
+		w = parts[i].w;
+		model->stats.expert_bytes +=
+			w->rows * kern_row_bytes(w->dtype, w->cols);
+	}
+}
+
 /* The products of some steps, all at once.  Those with the same rows are neighbours. */
 static void run_steps(struct model *model, const struct group *g,
 		      const struct step *steps, u32 nr_steps)
@@ -130,6 +161,7 @@ static void run_steps(struct model *model, const struct group *g,
 	if (!nr)
 		return;
 	kern_gemm_parts(model->ops, model->ctx, parts, nr);
+	count_products(model, parts, nr);
 	for (i = 0; i < nr; i++)
 		settle(model, parts[i].y, (u64)parts[i].m * parts[i].w->rows);
 }
@@ -182,6 +214,7 @@ void experts_run(struct model *model, const struct model_layer *l, u32 m)
 	if (choose(model, l, m))
 		return;
 	sort_slots(model, m, first);
+	count_choice(model, m, first);
 	for (; g.begin < moe->experts; g.begin = g.end) {
 		g.end = group_end(model, first, g.begin);
 		if (slots_before(&g, g.end))

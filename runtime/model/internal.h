@@ -154,6 +154,7 @@ struct model {
 	enum kern_dtype		kv_type;	/* the kernels' name of it */
 	struct model_work	work;
 	u32			max_rank;	/* of adapters; 0: there are none */
+	struct model_stats	stats;
 	struct model_progress	progress;
 	bool			judged;		/* checked only, cannot run */
 	char			*dir;

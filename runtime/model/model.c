@@ -523,6 +523,11 @@ const struct model_info *model_info(const struct model *model)
 	return &model->info;
 }
 
+void model_get_stats(const struct model *model, struct model_stats *st)
+{
+	*st = model->stats;
+}
+
 /* Receiver of an identity. */
 struct identity {
 	void	(*add)(void *arg, const char *tag, const void *data,

@@ -113,6 +113,20 @@ static inline void config_write(const char *key, json_t *value)
 	json_decref(o);
 }
 
+/* Change another key in the test's folder. */
+static inline void config_add(const char *key, json_t *value)
+{
+	char path[320];
+	json_t *o;
+
+	snprintf(path, sizeof(path), "%s/config.json", fixture_dir);
+	o = json_load_file(path, 0, NULL);
+	ck_assert_ptr_nonnull(o);
+	json_object_set_new(o, key, value);
+	ck_assert_int_eq(json_dump_file(o, path, 0), 0);
+	json_decref(o);
+}
+
 static inline void config_write_half(void)
 {
 	const char *key = strstr(case_dir, "/opt") ? "init_std" :
