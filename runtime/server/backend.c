@@ -127,7 +127,10 @@ static void publish(struct backend *b)
 {
 	struct engine_stats st = { 0 };
 	struct engine_load load = { 0 };
+	struct model_stats counts = { 0 };
 
+	if (b->model)
+		model_get_stats(b->model, &counts);
 	if (b->engine) {
 		engine_get_stats(b->engine, &st);
 		engine_get_load(b->engine, &load);
@@ -142,6 +145,7 @@ static void publish(struct backend *b)
 	pthread_mutex_lock(&b->lock);
 	b->stats = st;
 	b->load = load;
+	b->counts = counts;
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -150,6 +154,7 @@ void backend_look(struct backend *b, struct backend_view *v)
 	pthread_mutex_lock(&b->lock);
 	v->stats = b->stats;
 	v->load = b->load;
+	v->counts = b->counts;
 	v->attaches = b->attaches;
 	pthread_mutex_unlock(&b->lock);
 	v->state = backend_get_state(b);

@@ -161,6 +161,7 @@ struct backend_opts {
  * @lock:     protects the members after it, up to @attaches
  * @why:      the reason of the state or of a failure; one line
  * @stats:    sums over all engines so far
+ * @counts:   of the model, which stays
  * @attaches: number of attachments so far
  */
 struct backend {
@@ -177,6 +178,7 @@ struct backend {
 	char			why[768];
 	struct engine_stats	stats;
 	struct engine_load	load;
+	struct model_stats	counts;
 	u64			attaches;
 
 	/* Only the thread uses the members below. */
@@ -227,6 +229,7 @@ struct backend_view {
 	enum backend_state	state;
 	struct engine_stats	stats;
 	struct engine_load	load;
+	struct model_stats	counts;
 	u64			attaches;
 	s64			silent_ns;
 };

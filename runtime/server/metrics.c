@@ -5,7 +5,7 @@
  * Every family is written once, with HELP and TYPE, base units, and `_total`
  * for counters.  Metrics of a model have its name as a label.  Metrics of the
  * server have none; these are all metrics that are counted before a body is
- * read.  Lists define the metrics: each counter of the engine or of a loop
+ * read.  Lists define the metrics: each counter of the engine, of the model or of a loop
  * appears here by itself.
  *
  * Each loop counts for itself, without locks, and a page adds the loops up.
@@ -223,6 +223,13 @@ static void write_engine(struct page *p)
 #undef x
 }
 
+static void write_model(struct page *p)
+{
+#define x(type, name, text) COUNTER(p, "model_" #name, text, m->b.counts.name);
+	MODEL_STATS(x)
+#undef x
+}
+
 static void write_server(struct page *p)
 {
 	const struct metrics_view *v = p->v;
@@ -275,6 +282,7 @@ void metrics_write(struct text *t, const struct metrics_view *v)
 	write_server(&p);
 	write_requests(&p);
 	write_engine(&p);
+	write_model(&p);
 	write_histograms(&p);
 	for (i = 0; i < v->nr_models; i++) {
 		t->failed |= p.labels[i].failed;
