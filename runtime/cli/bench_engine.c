@@ -205,6 +205,28 @@ int bench_engine_run(struct bench_engine *e, const struct workload *w, u32 n,
 	return cli_exit_of(e->err);
 }
 
+void bench_say_experts(const struct bench_engine *e)
+{
+	char line[160];
+
+	if (model_experts_line(e->model, line, sizeof(line)))
+		printf("%s\n", line);
+}
+
+void bench_add_experts(const struct bench_engine *e, json_t *v)
+{
+	json_t *o = json_object();
+	struct model_stats st;
+
+	model_get_stats(e->model, &st);
+#define x(type, name, text) json_object_set_new(o, #name, json_real((double)st.name));
+	MODEL_STATS(x)
+#undef x
+	if (st.expert_layers)
+		json_object_set(v, "experts", o);
+	json_decref(o);
+}
+
 int bench_write_json(const char *file, json_t *v)
 {
 	FILE *f = strcmp(file, "-") ? fopen(file, "we") : stdout;

@@ -103,6 +103,10 @@ void bench_engine_close(struct bench_engine *e);
 int bench_engine_run(struct bench_engine *e, const struct workload *w, u32 n,
 		     double *s);
 
+/* The counters of the model, if it has layers with experts: a line, and a member of @v. */
+void bench_say_experts(const struct bench_engine *e);
+void bench_add_experts(const struct bench_engine *e, json_t *v);
+
 /* Write JSON to @file, "-" is stdout; takes @v.  0 or an exit code. */
 int bench_write_json(const char *file, json_t *v);
 

@@ -62,21 +62,24 @@ static int show_throughput(const struct bench_engine *e,
 			   const struct throughput_opts *o, double s)
 {
 	u64 in = 0, all;
+	json_t *v;
 	u32 i;
 
 	for (i = 0; i < w->nr; i++)
 		in += w->list[i].in;
 	all = in + e->tokens;
-	if (!o->json || strcmp(o->json, "-"))
+	if (!o->json || strcmp(o->json, "-")) {
 		printf("%u requests, %llu prompt tokens (%llu cached), %llu output tokens in %.2f s\n"
 		       "Throughput: %.2f requests/s, %.2f total tokens/s, %.2f output tokens/s\n",
 		       w->nr, (unsigned long long)in,
 		       (unsigned long long)e->cached,
 		       (unsigned long long)e->tokens, s, w->nr / s,
 		       (double)all / s, (double)e->tokens / s);
+		bench_say_experts(e);
+	}
 	if (!o->json)
 		return fflush(stdout) ? EX_IOERR : 0;
-	return bench_write_json(o->json, json_pack(
+	v = json_pack(
 		"{s:f, s:i, s:I, s:I, s:I, s:I, s:f, s:f, s:f}",
 		"elapsed_time", s, "num_requests", (int)w->nr,
 		"total_num_tokens", (json_int_t)all,
@@ -85,7 +88,9 @@ static int show_throughput(const struct bench_engine *e,
 		"total_output_tokens", (json_int_t)e->tokens,
 		"requests_per_second", w->nr / s,
 		"tokens_per_second", (double)all / s,
-		"output_tokens_per_second", (double)e->tokens / s));
+		"output_tokens_per_second", (double)e->tokens / s);
+	bench_add_experts(e, v);
+	return bench_write_json(o->json, v);
 }
 
 static void split_throughput(const struct throughput_opts *o,
@@ -190,12 +195,13 @@ static json_t *latency_json(const struct series *runs, const double *order,
 			 "latencies", all, "percentiles", per);
 }
 
-static int show_latency(struct series *runs, const struct percentiles *p,
-			const struct latency_opts *o)
+static int show_latency(const struct bench_engine *e, struct series *runs,
+			const struct percentiles *p, const struct latency_opts *o)
 {
 	double *order = malloc(runs->nr * sizeof(*order));
 	char name[16];
 	int ret = 0;
+	json_t *v;
 	u32 i;
 
 	if (!order || runs->failed) {
@@ -214,9 +220,13 @@ static int show_latency(struct series *runs, const struct percentiles *p,
 			printf("  %-5s %10.2f ms\n",
 			       percentile_name(p->p[i], name, sizeof(name)),
 			       series_percentile(runs, p->p[i]) * 1e3);
+		bench_say_experts(e);
 	}
-	if (o->json)
-		ret = bench_write_json(o->json, latency_json(runs, order, p));
+	if (o->json) {
+		v = latency_json(runs, order, p);
+		bench_add_experts(e, v);
+		ret = bench_write_json(o->json, v);
+	}
 	free(order);
 	return ret;
 }
@@ -246,7 +256,7 @@ static int run_latency(struct bench_engine *e, const struct latency_opts *o,
 			series_add(&runs, s);
 	}
 	if (!ret)
-		ret = show_latency(&runs, p, o);
+		ret = show_latency(e, &runs, p, o);
 	series_free(&runs);
 	workload_free(&w);
 	return ret;

@@ -466,6 +466,7 @@ static void say_summary(const struct generate *g, const struct engine_stats *st,
 {
 	const double s = (double)max(ns, (s64)1) / 1e9;
 	const double rate = (double)st->generated_tokens / s;
+	char experts[160];
 
 	if (!st->prompt_tokens)
 		return;
@@ -482,6 +483,8 @@ static void say_summary(const struct generate *g, const struct engine_stats *st,
 	if (st->drawn_device)
 		fprintf(stderr, "; drawn on the GPU: %llu",
 			(unsigned long long)st->drawn_device);
+	if (model_experts_line(g->model, experts, sizeof(experts)))
+		fprintf(stderr, "; %s", experts);
 	if (g->sampling.temperature > 0)
 		fprintf(stderr, "; seed %llu", (unsigned long long)g->seed);
 	fputc('\n', stderr);
