@@ -15,13 +15,19 @@
 
 #define GW_MAX		1024u
 
-/* A tensor of the file; the contiguous dimension comes first. */
+/*
+ * A tensor of the file; the contiguous dimension comes first.  @blocks, if it is set, has
+ * the bytes of the file, in @kind, a number of GGUF's types.
+ */
 struct gw_tensor {
 	char	name[128];
 	u32	nr_dims;
 	u64	dims[4];
 	u64	nr;
 	float	*v;
+	void	*blocks;
+	u64	bytes;
+	u32	kind;
 };
 
 /* A file that is made: its architecture, its configuration, metadata and tensors. */
@@ -728,6 +734,8 @@ static inline void gw_block(FILE *f, float *v)
 /* The type of a tensor where matrices have @type: 0 F32, 1 F16, 30 BF16, 8 Q8_0. */
 static inline u32 gw_type(const struct gw_tensor *t, u32 type)
 {
+	if (t->blocks)
+		return t->kind;
 	if (t->nr_dims == 1 || !strncmp(t->name, "blk.0.ssm", 9) ||
 	    strstr(t->name, ".ssm_") || strstr(t->name, "norm") ||
 	    strstr(t->name, ".bias") || (type == 8 && t->dims[0] % 32))
@@ -739,7 +747,9 @@ static inline void gw_data(FILE *f, struct gw_tensor *t, u32 type)
 {
 	u64 i;
 
-	for (i = 0; i < t->nr; i += type == 8 ? 32 : 1) {
+	if (t->blocks)
+		fwrite(t->blocks, 1, t->bytes, f);
+	for (i = 0; !t->blocks && i < t->nr; i += type == 8 ? 32 : 1) {
 		if (type == 8)
 			gw_block(f, t->v + i);
 		else
@@ -752,6 +762,8 @@ static inline void gw_data(FILE *f, struct gw_tensor *t, u32 type)
 
 static inline u64 gw_bytes(const struct gw_tensor *t, u32 type)
 {
+	if (t->blocks)
+		return t->bytes;
 	return type == 8 ? t->nr / 32 * 34 : t->nr * (type ? 2 : 4);
 }
 
@@ -852,8 +864,10 @@ static inline void gw_free(struct gw *w)
 {
 	u32 i;
 
-	for (i = 0; i < w->nr; i++)
+	for (i = 0; i < w->nr; i++) {
 		free(w->t[i].v);
+		free(w->t[i].blocks);
+	}
 	free(w->text);
 	json_decref(w->cfg);
 	free(w);
