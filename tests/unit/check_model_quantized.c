@@ -399,6 +399,8 @@ static const struct {
 	{ "qwen3-moe", MODEL_QUANT_Q8_0, 0.03 }, { "neox", MODEL_QUANT_FP8, 0.1 },
 	{ "deepseek2", MODEL_QUANT_Q8_0, 0.03 },
 	{ "granite", MODEL_QUANT_INT8, 0.03 },
+	{ "mixtral", MODEL_QUANT_INT8, 0.03 }, { "olmoe", MODEL_QUANT_FP8, 0.1 },
+	{ "qwen2-moe", MODEL_QUANT_Q8_0, 0.03 }, { "deepseek2-moe", MODEL_QUANT_Q4_K, 0.03 },
 };
 
 /* The difference of the first rows, of which most choose the same experts. */
