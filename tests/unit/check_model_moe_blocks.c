@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_model_moe_blocks.c - experts in every type of blocks of GGUF files
+ * check_model_moe_blocks.c - experts in blocks: GGUF files and quantized folders
  *
  * Small models of the families with experts, as GGUF files.  Their experts are random
  * blocks of one type.  In exact mode the logits have the bits of the same file with the
  * numbers of these blocks in F32.  In fast mode they are within a tolerance of these bits,
- * except in a few rows that are nearly indifferent between two experts.
+ * except in a few rows that are nearly indifferent between two experts.  The same holds for
+ * folders with experts in 8 bits.
  */
 #include "tests/level.h"
 #include "tests/unit/block_draw.h"
 #include "tests/unit/gguf_fixture.h"
+#include "tests/unit/quantized_fixture.h"
 
 #define NR_ROWS		32u
 
@@ -93,7 +95,7 @@ static bool block_halve(enum kern_dtype type, u8 *b)
 	return true;
 }
 
-/* A random block whose numbers are as large as those of a trained matrix. */
+/* A random block with numbers as large as those of a trained matrix. */
 static void block_make(enum kern_dtype type, u8 *b)
 {
 	float v[KERN_BLOCK_MAX_ELEMS];
@@ -150,7 +152,9 @@ static void forget_blocks(struct gw *w)
 	}
 }
 
-/* The logits of the first rows of the case. */
+static u64 made_bytes;		/* quantized matrices of the last folder */
+
+/* The logits of the first rows of the case; "": from the folder. */
 static float *run(const char *file, enum model_mode mode)
 {
 	float *logits = calloc(NR_ROWS, VOCAB * sizeof(*logits));
@@ -172,6 +176,7 @@ static float *run(const char *file, enum model_mode mode)
 	pool_tables(&pool, NR_ROWS, &in);
 	ck_assert_int_eq(model_forward(model, &pool.kv, &in, 1, logits), 0);
 	pool_destroy(&pool);
+	made_bytes = model_info(model)->made_bytes;
 	model_free(model);
 	return logits;
 }
@@ -243,6 +248,115 @@ START_TEST(test_types)
 }
 END_TEST
 
+/* ---- folders ---- */
+
+/* Experts in 8 bits with a scale for each row, and no other matrix. */
+static const char only_experts[] =
+	"{\"quant_method\":\"compressed-tensors\",\"format\":\"int-quantized\","
+	"\"ignore\":[],\"config_groups\":{\"group_0\":{"
+	"\"targets\":[\"re:.*[.]experts[.].*\"],\"weights\":{\"num_bits\":8,"
+	"\"type\":\"int\",\"symmetric\":true,\"strategy\":\"channel\"}}}}";
+
+static void folder_config(u32 family)
+{
+	config_write(families[family].width, json_integer(96));
+	config_add("torch_dtype", json_string("float32"));
+}
+
+/* A tensor of the folder, with memory for its bytes. */
+static void *line_add(const char *name, const char *end, const char *dtype,
+		      const struct st_tensor *like)
+{
+	struct line *l = &lines[nr_lines++];
+	u32 i;
+
+	ck_assert_uint_le(nr_lines, MAX_TENSORS);
+	memset(l, 0, sizeof(*l));
+	snprintf(l->name, sizeof(l->name), "%s%s", name, end);
+	snprintf(l->dtype, sizeof(l->dtype), "%s", dtype);
+	l->size = type_size(dtype);
+	l->nr_dims = like->nr_dims;
+	for (i = 0, l->nr = 1; i < like->nr_dims; i++) {
+		l->shape[i] = i && *end ? 1 : like->shape[i];
+		l->nr *= l->shape[i];
+	}
+	l->bytes = calloc(l->nr, l->size);
+	ck_assert_ptr_nonnull(l->bytes);
+	return l->bytes;
+}
+
+/* Bytes and scales of a matrix.  Its numbers become theirs. */
+static void quantize(const struct st_tensor *t)
+{
+	float *scales = line_add(t->name, "_scale", "F32", t);
+	s8 *codes = line_add(t->name, "", "I8", t);
+	const u64 cols = t->shape[1];
+	float *v = (float *)(uintptr_t)t->data, most;
+	u64 r, i;
+
+	for (r = 0; r < t->shape[0]; r++, v += cols, codes += cols) {
+		for (i = 0, most = 0; i < cols; i++)
+			most = fmaxf(most, fabsf(v[i]));
+		scales[r] = most / 127;
+		for (i = 0; i < cols; i++) {
+			codes[i] = (s8)lrintf(v[i] / scales[r]);
+			v[i] = (float)codes[i] * scales[r];
+		}
+	}
+}
+
+/* Quantize the experts of a checkpoint into lines; returns how many matrices. */
+static u32 quantize_experts(const struct ckpt *c)
+{
+	u32 i, nr = 0;
+
+	for (i = 0; i < c->nr_tensors; i++) {
+		const struct st_tensor *t = c->tensors[i];
+
+		if (strstr(t->name, ".experts.")) {
+			quantize(t);
+			nr++;
+		} else {
+			memcpy(line_add(t->name, "", "F32", t), t->data,
+			       t->nr_elems * sizeof(float));
+		}
+	}
+	return nr;
+}
+
+/* gpt-oss has other folders: check_model_quantized.c. */
+#define NR_FOLDERS	(ARRAY_SIZE(families) - 1)
+
+START_TEST(test_folders)
+{
+	float *bytes, *fast, *want;
+	struct model_config cfg;
+	struct model_error err;
+	struct ckpt *c;
+
+	golden_read(families[_i].name);
+	folder_config(_i);
+	ck_assert_int_eq(model_config_read(fixture_dir, &cfg, &err), 0);
+	ck_assert_int_eq(dummy_open(fixture_dir, &cfg, NULL, false, &c, &err), 0);
+	ck_assert_uint_ge(quantize_experts(c), 2 * 8 * 3);
+	shards_write(c, 1, TINY_F32);
+	ckpt_close(c);
+	want = run("", MODEL_EXACT);
+	config_add("quantization_config", json_loads(only_experts, 0, NULL));
+	quantized_write();
+	lines_free();
+	bytes = run("", MODEL_EXACT);
+	ck_assert_msg(!memcmp(bytes, want, NR_ROWS * VOCAB * sizeof(*want)),
+		      "%s: other bits than in F32", case_dir);
+	ck_assert_uint_gt(made_bytes, 2 * 8 * 3 * 64 * 96);
+	fast = run("", MODEL_FAST);
+	assert_fast(fast, want, "int8");
+	free(bytes);
+	free(want);
+	free(fast);
+}
+END_TEST
+
 int main(void)
 {
 	Suite *s = suite_create("model_moe_blocks");
@@ -254,6 +368,7 @@ int main(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_set_timeout(tc, 120);
 	tcase_add_loop_test(tc, test_types, 0, ARRAY_SIZE(types));
+	tcase_add_loop_test(tc, test_folders, 0, NR_FOLDERS);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
 	srunner_run_all(sr, CK_ENV);
