@@ -85,6 +85,24 @@ check 'the attach in the log' at_last logged \
 	'^kvmm: client 0 attached: kvrt \(pid [0-9]+, uid [0-9]+\), domain demo-model$'
 check 'the end in the log' at_last logged '^kvmm: client 0 detached: kvrt \(pid [0-9]+\)$'
 
+check 'a run: no experts' says_not 'experts touched'
+
+# ---- a model with experts: 4 of 8; a step of 4 rows touches 7.5, if all are as likely
+moe=$work/moe
+mkdir "$moe"
+cp "$KVMM_TOP/tests/data/families/olmoe/config.json" "$model"/tokenizer*.json "$moe"
+sed -i -E 's/("vocab_size"): *[0-9]+/\1: 4096/; s/("num_key_value_heads"): *[0-9]+/\1: 4/' "$moe/config.json"
+run kvrt "$moe" --load-format dummy --temperature 0 --max-tokens 20 --ignore-eos "In the beginning"
+check 'experts: exit code' rc_is 0
+check 'experts: in the last line' says '; experts touched per layer and step: [0-9.]+ of 8 by [0-9.]+ rows \(uniform choice: [0-9.]+\), [0-9.]+ MiB read$'
+bench_moe() { "$KVMM_BUILD/kvrt" bench "$@" --load-format dummy --quiet --batch-size 4 --input-len 1 --output-len 9 \
+		--num-iters-warmup 1 --num-iters 1 "$moe"; }
+run bench_moe latency
+check 'experts: bench' says '^experts touched per layer and step: [4-8]\.[0-9] of 8 by [1-4]\.[0-9] rows '
+run bench_moe latency --json -
+check 'experts: bench --json' says '"experts_touched": [1-9]'
+check 'experts: bench --json, the bytes' says '"expert_bytes": [1-9]'
+
 run kvrt "$model" --max-tokens 900000 --memory-max 64K "Hello"
 check 'refused: exit code' rc_is 65
 check 'refused: why' says '^kvrt: error: prompt 1: .*can never fit'

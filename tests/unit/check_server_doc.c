@@ -212,6 +212,8 @@ START_TEST(test_figures)
 	ck_assert(models && m && loop && prom);
 	models[0].name = "a\"b";
 	models[1].name = "c";
+	models[0].b.counts.experts_touched = 41;
+	models[1].b.counts.experts_uniform = 42.5;
 	metrics_observe(m, METRIC_request_prompt_tokens, 7, 1);
 	/* Two loops have the same counts. */
 	metrics_add(&models[0].m, m);
@@ -242,6 +244,8 @@ START_TEST(test_figures)
 	ck_assert_ptr_nonnull(strstr(t.p, "\nkvrt_http_connections 6\n"));
 	ck_assert_ptr_nonnull(strstr(t.p, "\nkvrt_http_responses_total{code=\"4xx\"} 4\n"));
 	ck_assert_ptr_nonnull(strstr(t.p, "\nkvrt_http_evicted_total 10\n"));
+	ck_assert_ptr_nonnull(strstr(t.p, "kvrt_model_experts_touched_total{model_name=\"a\\\"b\"} 41\n"));
+	ck_assert_ptr_nonnull(strstr(t.p, "kvrt_model_experts_uniform_total{model_name=\"c\"} 42.5\n"));
 	text_free(&t);
 	free(models);
 	free(m);
