@@ -393,8 +393,8 @@ static int slot_write_some(struct engine *e, struct slot *s, u32 nr)
 }
 
 /*
- * End the step that has written @nr blocks in @ns; 0: none of them counts.  The daemon learns
- * what it costs to load a block, as it learns what it costs to compute a token of KV.
+ * End the step that has written @nr blocks in @ns; 0: none of them counts.  So the daemon
+ * learns the cost of loading a block, as it learns that of computing a token of KV.
  */
 static int slot_written(struct engine *e, struct slot *s, u32 nr, u64 ns)
 {

@@ -549,7 +549,8 @@ static struct request *request_create(struct engine *e,
 	if (!sampling_params_copy(&r->c.sampling, &c->sampling) &&
 	    r->c.ids && r->c.stops && r->samples &&
 	    !r->c.logprob_ids == !c->logprob_ids && !request_count(e, r) &&
-	    !adapters_get(e, r) && (!r->c.beam_width || !beams_create(r)) && !prefix_prepare(e, r) &&
+	    !adapters_get(e, r) &&
+	    (!r->c.beam_width || !beams_create(r)) && !prefix_prepare(e, r) &&
 	    !request_remember(e, r) && !due_add(e, r))
 		return r;
 	request_free(e, r);

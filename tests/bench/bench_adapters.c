@@ -317,6 +317,21 @@ struct way {
 	bool	drop;
 };
 
+static void say(const struct way *w, const struct load *l, double s)
+{
+	struct engine_stats st;
+
+	engine_get_stats(l->engine, &st);
+	printf("note: area %4llu MiB%s: %6.1f tokens/s; %llu blocks of adapters found, %llu read; ",
+	       (unsigned long long)w->area >> 20, w->drop ? ", loaded for each use" : "",
+	       (double)l->tokens / s, (unsigned long long)st.adapter_blocks_found,
+	       (unsigned long long)st.adapter_blocks_read);
+	printf("%llu of %llu prompt tokens cached; %llu preemptions, %llu tokens computed again\n",
+	       (unsigned long long)st.cached_tokens, (unsigned long long)st.prompt_tokens,
+	       (unsigned long long)st.preemptions, (unsigned long long)st.recomputed_tokens);
+	fflush(stdout);
+}
+
 /* Useful tokens a second. */
 static double way_speed(const char *size, u64 pool, u32 requests, const struct way *w)
 {
@@ -350,18 +365,7 @@ static double way_speed(const char *size, u64 pool, u32 requests, const struct w
 			bench_die("the engine ended: %s", engine_strerror(l.engine));
 	}
 	s = (double)(bench_now() - begun) / 1e9;
-	{
-		struct engine_stats st;
-
-		engine_get_stats(l.engine, &st);
-		printf("note: area %4llu MiB%s: %6.1f tokens/s; %llu blocks of adapters found, %llu read; %llu of %llu prompt tokens cached; %llu preemptions, %llu tokens computed again\n",
-		       (unsigned long long)w->area >> 20, w->drop ? ", loaded for each use" : "",
-		       (double)l.tokens / s, (unsigned long long)st.adapter_blocks_found,
-		       (unsigned long long)st.adapter_blocks_read,
-		       (unsigned long long)st.cached_tokens, (unsigned long long)st.prompt_tokens,
-		       (unsigned long long)st.preemptions, (unsigned long long)st.recomputed_tokens);
-		fflush(stdout);
-	}
+	say(w, &l, s);
 	engine_destroy(l.engine);
 	bench_daemon_stop(&d);
 	return (double)l.tokens / s;
