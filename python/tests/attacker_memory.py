@@ -4,6 +4,7 @@
 usage: attacker_memory.py SOCKET UID ATTACK SEED
 """
 import ctypes
+import itertools
 import os
 import select
 import signal
@@ -31,9 +32,23 @@ def fill(s):
     return names
 
 
+def hold_new(s):
+    """Hold as many new objects as a step takes, and one at least."""
+    for n in itertools.count():
+        batch = s.create([f"new {n} {i}" for i in range(64)], timeout=0.3)
+        items = [item for item in batch.__enter__() if item.held]
+        if items:
+            return items
+        batch.__exit__(None, None, None)
+
+
 def hold(s, names):
-    """Hold all of them that are on the device."""
+    """Hold all of them that are on the device.
+
+    The last ones are first: to ask for one that is not there may evict one that is.
+    """
     items = []
+    names = names[::-1]
     for first in range(0, len(names), 64):
         batch = s.get(names[first:first + 64], timeout=0)
         try:
@@ -132,6 +147,25 @@ def orphan(me):
     os._exit(0)
 
 
+# ---- no attack ----
+
+@attack
+def greedy(me):
+    """Its prompt needs more memory than there is beside victims: it waits until the test says so."""
+    c = kvmm.Client(me.domain, model="attack", layers=2, kv_heads=2, k_bytes=128, v_bytes=128,
+                    socket=me.path)
+    seq = c.open(range(15000), 100)
+    ready()
+    while not select.select([sys.stdin], [], [], 0)[0]:
+        try:
+            seq.wait_ready(0.05)
+            breach("a sequence has more memory than there is")
+            break
+        except kvmm.Timeout:
+            pass
+    c.close()
+
+
 # ---- deaths ----
 
 @attack
@@ -161,7 +195,8 @@ def dies(me):
 def stops_in_hold(me):
     """It holds all that it can, stops, and would write later."""
     s = me.store()
-    items = hold(s, fill(s))
+    names = fill(s)
+    items = hold_new(s) + hold(s, names)
     ready()
     os.kill(os.getpid(), signal.SIGSTOP)
     for item in items:

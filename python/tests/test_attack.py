@@ -291,11 +291,20 @@ class Deaths(Attack):
         self.assertLess(victim.words.worst_us, BOUND_SECONDS * 1e6)
         self.assertLess(time.monotonic() - start, 2 * BOUND_SECONDS)
 
+    def wait_for_memory(self, pid):
+        """A stopped process is killed when others wait for memory, however much it has."""
+        waits = self.attacks(["greedy"], NEWCOMER_UID)["greedy"]
+        self.assertEqual(waits.line(), "ready", waits.errors())
+        self.assertTrue(until(lambda: not runs(pid), 40))
+        waits.tell()
+        self.assertEqual((waits.wait(), waits.said), (0, ["ready"]), waits.errors())
+
     def stops_in_hold(self):
         """The newcomer takes memory of another user, so the program that stopped is killed."""
         programs = self.attacks(["stops_in_hold"])
         self.assertEqual(programs["stops_in_hold"].line(), "ready")
         self.newcomer()
+        self.wait_for_memory(programs["stops_in_hold"].pid)
         programs["stops_in_hold"].child.send_signal(signal.SIGCONT)
         self.judge(programs, {"stops_in_hold": "is killed: it kept .* past the deadline"})
 
@@ -324,6 +333,7 @@ class Kept(Deaths):
             self.assertEqual(program.line(), "ready")
         self.newcomer()
         self.newcomer()
+        self.wait_for_memory(programs["stops"].pid)
         for program in programs.values():
             program.tell()
         self.assertGreater(kvmm.stats("vmstat")["vmstat"]["extent_revoke"], 1)
