@@ -342,7 +342,7 @@ PROCFS_CFLAGS = $(shell $(PKG_CONFIG) --cflags fuse3)
 # More flags for the core, for `make coverage`.
 CORE_CFLAGS :=
 cc_flags = $(CC_LINE) $(if $(filter kernels/%,$<),$(KERN_CFLAGS)) \
-	   $(if $(filter tests/unit/% tests/integration/%,$<),$(TEST_CFLAGS)) \
+	   $(if $(filter tests/unit/% tests/integration/%,$<),$(TEST_CFLAGS) -include tests/mark.h) \
 	   $(if $(filter tests/% $(B)/obj/faults/%,$< $@),-DKVMM_TEST_FAULTS) \
 	   $(if $(filter runtime/sampler/%,$<),$(SAMPLER_CFLAGS)) \
 	   $(if $(filter kvmm/procfs/%,$<),$(PROCFS_CFLAGS)) \
@@ -544,7 +544,7 @@ $(eval $(call unit,cuda_sample model%,unit runtime kernels client lib))
 $(eval $(call unit,adjust ask bench% chat engine% gguf liars logprob row run safetensors sampler search server_%,runtime kernels client))
 $(eval $(call unit,template% tokenizer%,runtime))
 $(eval $(call unit,evict_peers,bench core client))
-$(eval $(call unit,beams config cudrv fault log opts places ring seq shim standin% tenant_opt uapi view,lib))
+$(eval $(call unit,beams config cudrv fault log mark opts places ring seq shim standin% tenant_opt uapi view,lib))
 $(filter-out $(UNIT_NAMED),$(UNIT_PROGS)): $(filter-out %/libintegration.a %/libbench.a %/libfuzz.a,$(ARCHIVES))
 $(call unit_tests,admin ipc ipc_life ipc_start probes): | $(PROGS) $(ARMED_PROGS)
 $(call unit_tests,cuda_% dev_cuda kernels% model_cuda% model_groups shim standin%): | $(STANDIN) $(FAKE_LT)
