@@ -27,7 +27,7 @@ void answer_prepare(struct call *call)
 	text_jsons(t, call->id);
 	text_printf(t, ",\"object\":\"%s\",\"created\":%lld,\"model\":",
 		    object_name(call), (long long)call->created);
-	text_jsons(t, call->work.b->api.name);
+	text_jsons(t, call->adapter ? call->adapter->name : call->work.b->api.name);
 	text_puts(t, ",\"choices\":[");
 }
 

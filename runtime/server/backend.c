@@ -239,6 +239,16 @@ static void say_made(const struct model_info *i)
 			(double)i->made_bytes / 1e6, (double)i->made_ns / 1e9);
 }
 
+static int load_adapters(struct backend *b)
+{
+	struct model_error err;
+	int ret = served_load_reserved(&b->adapters, b->model, b->o.engine.max_rank, &err);
+
+	if (ret)
+		fail(b, ret, err.text);
+	return ret;
+}
+
 static int load(struct backend *b)
 {
 	struct kvmm_group group[MODEL_MAX_GROUPS];
@@ -274,6 +284,8 @@ static int load(struct backend *b)
 		.priority = b->o.priority, .max_samples = b->o.max_samples,
 	};
 	ret = load_chat(b);
+	if (!ret)
+		ret = load_adapters(b);
 	if (ret)
 		return ret;
 	b->loaded = true;
@@ -386,6 +398,7 @@ static void take_mail(struct backend *b)
 {
 	mailbox_deliver(&b->inbox);
 	wake_due(b);
+	served_sweep(&b->adapters, b->engine);
 }
 
 /* Sleep until there is mail, for at most @ms, and deliver it. */
@@ -469,6 +482,20 @@ static void *backend_main(void *arg)
 	return NULL;
 }
 
+/* Give the adapters of this model their names, until it loads them. */
+static int reserve_adapters(struct backend *b)
+{
+	int err = 0;
+	u32 i;
+
+	served_init(&b->adapters);
+	for (i = 0; !err && i < b->o.nr_adapters; i++)
+		if (b->o.adapters[i].model == b->o.index)
+			err = served_reserve(&b->adapters, b->o.adapters[i].name,
+					       b->o.adapters[i].dir);
+	return err;
+}
+
 int backend_start(struct backend *b, const struct backend_opts *o)
 {
 	int err;
@@ -480,9 +507,12 @@ int backend_start(struct backend *b, const struct backend_opts *o)
 	b->beat_ns = (s64)kv_now_ns();
 	snprintf(b->why, sizeof(b->why), "the model is being loaded");
 	pthread_mutex_init(&b->lock, NULL);
+	err = reserve_adapters(b);
+	if (err)
+		goto out_free_adapters;
 	err = mailbox_init(&b->inbox);
 	if (err)
-		goto out_destroy_lock;
+		goto out_free_adapters;
 	err = -pthread_create(&b->thread, NULL, backend_main, b);
 	if (err)
 		goto out_destroy_inbox;
@@ -491,7 +521,8 @@ int backend_start(struct backend *b, const struct backend_opts *o)
 
 out_destroy_inbox:
 	mailbox_destroy(&b->inbox);
-out_destroy_lock:
+out_free_adapters:
+	served_free(&b->adapters);
 	pthread_mutex_destroy(&b->lock);
 	return err;
 }
@@ -518,6 +549,7 @@ void backend_free(struct backend *b)
 	sessions_free(&b->sessions);
 	chat_free(b->chat);
 	tokenizer_free(b->tok);
+	served_free(&b->adapters);
 	model_free(b->model);
 	mailbox_destroy(&b->inbox);
 	pthread_mutex_destroy(&b->lock);

@@ -13,6 +13,7 @@
 #include <pthread.h>
 
 #include "runtime/engine/engine.h"
+#include "runtime/server/served.h"
 #include "runtime/server/api.h"
 #include "runtime/server/mailbox.h"
 #include "runtime/server/session.h"
@@ -137,7 +138,9 @@ struct work {
 
 /**
  * struct backend_opts - how to load and attach
- * @notify: posted to @to after every change of state, or of its reason
+ * @index:    number of the model in @adapters
+ * @adapters: [@nr_adapters] to load with the models
+ * @notify:   posted to @to after every change of state, or of its reason
  */
 struct backend_opts {
 	const char		*dir;
@@ -147,6 +150,9 @@ struct backend_opts {
 	u32			priority;
 	u32			max_samples;
 	const char		*chat_template;
+	u32			index;
+	const struct adapter_wish *adapters;
+	u32			nr_adapters;
 	struct mailbox		*to;
 	struct mail		*notify;
 };
@@ -154,6 +160,7 @@ struct backend_opts {
 /**
  * struct backend - a model being served
  * @api:      model data for requests; valid once the state is past LOADING
+ * @adapters: the adapters of the model, by name; they stay when the engine ends
  * @state:    enum backend_state
  * @beat_ns:  when a step last ended, or there was no work for one
  * @stop:     set to end the thread
@@ -167,6 +174,7 @@ struct backend_opts {
 struct backend {
 	struct backend_opts	o;
 	struct api_model	api;
+	struct served_adapters		adapters;
 	struct mailbox		inbox;
 	u32			state;
 	s64			beat_ns;
@@ -181,7 +189,7 @@ struct backend {
 	struct model_stats	counts;
 	u64			attaches;
 
-	/* Only the thread uses the members below. */
+	/* Only the thread uses the members below; the loader reads @model. */
 	struct model		*model;
 	struct tokenizer	*tok;
 	struct chat		*chat;

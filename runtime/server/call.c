@@ -52,6 +52,7 @@ static void call_free(struct call *call)
 	text_free(&call->body);
 	work_free(&call->work);
 	api_params_free(&call->params);
+	served_put(call->adapter);
 	free(call);
 }
 
@@ -384,6 +385,8 @@ static void on_read(struct mail *m)
 
 	if (call->conn && !call->bad && !(call->params.kind & API_TOKENS)) {
 		call->posted = true;
+		if (call->adapter)
+			__atomic_add_fetch(&call->adapter->requests, 1, __ATOMIC_RELAXED);
 		work_post(&call->work);
 		return;
 	}

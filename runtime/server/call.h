@@ -50,6 +50,7 @@ struct choice {
  * @body:     the body, until it is read
  * @deadline: timer that ends the call, if it has a deadline
  * @flow:     number of its API key, 0: none
+ * @adapter:  a reference to its adapter, or NULL
  * @request_id: id in its head
  * @bad:      the body was refused: see @err
  * @posted:   the work was posted to the backend
@@ -74,6 +75,7 @@ struct call {
 	struct text		body;
 	struct event		deadline;
 	u32			flow;
+	struct served_adapter	*adapter;
 	char			request_id[HTTP_ID_MAX + 1];
 	struct api_params	params;
 	struct api_error	err;

@@ -35,6 +35,7 @@ static void request_fill(struct call *call, struct engine_request *req)
 		.flow = call->flow, .deadline_ns = call_deadline(call),
 		.logprobs = p->logprobs, .prompt_logprobs = p->score,
 		.logprob_ids = p->nr_logprob_ids ? p->logprob_ids : NULL,
+		.adapter = call->adapter ? call->adapter->adapter : NULL,
 	};
 	/* Logprobs decide which samples are best. */
 	if (p->drawn > p->n)
@@ -52,6 +53,7 @@ static int work_build(struct call *call)
 	w->session.ms = p->session.ms;
 	w->session.salt = p->salt;
 	w->session.key = call->flow;
+	w->session.adapter = call->adapter ? call->adapter->number : 0;
 	w->prompts = calloc(p->nr_prompts, sizeof(*w->prompts));
 	if (!w->prompts)
 		return -ENOMEM;
@@ -98,16 +100,37 @@ static void call_name(struct call *call)
 		 call->params.id : call->request_id);
 }
 
+/* The model, under the name that the body has: its own, or that of an adapter. */
+static struct api_model call_model(const struct call *call, const struct backend *b)
+{
+	struct api_model m = b->api;
+
+	if (call->adapter)
+		m.name = call->adapter->name;
+	return m;
+}
+
 /* The answer to /tokenize and the like needs no engine: write it here. */
 static int call_read_tokens(struct call *call, const struct backend *b,
 			    const json_t *root)
 {
 	struct api_error *err = &call->err;
+	struct api_model m;
 
 	if (backend_is_loaded(b, err))
 		return -1;
-	return tokens_read(&b->api, call->params.kind, root, &call->prefix,
-			   err);
+	m = call_model(call, b);
+	return tokens_read(&m, call->params.kind, root, &call->prefix, err);
+}
+
+static int call_read_params(struct call *call, const struct backend *b, const json_t *root)
+{
+	const struct api_model m = call_model(call, b);
+
+	if (api_read(&m, call->params.kind, root, &call->params, &call->err))
+		return -1;
+	return session_fits(call->adapter, call->params.session.ms, "session.retain",
+			    &call->err);
 }
 
 static int call_read_work(struct call *call, struct backend *b, json_t *root)
@@ -117,7 +140,7 @@ static int call_read_work(struct call *call, struct backend *b, json_t *root)
 	if (backend_admits(b, err))
 		return -1;
 	call->work.b = b;
-	if (api_read(&b->api, call->params.kind, root, &call->params, err))
+	if (call_read_params(call, b, root))
 		return -1;
 	if (work_build(call) || choices_build(call))
 		return api_fail(err, 503, "", "out_of_memory",
@@ -137,7 +160,7 @@ int call_read(struct call *call)
 			 &call->err);
 	text_free(&call->body);
 	if (root)
-		b = models_route(call->svc->site, root, &call->err);
+		b = models_route(call->svc->site, root, &call->adapter, &call->err);
 	if (b && call->params.kind & API_TOKENS)
 		ret = call_read_tokens(call, b, root);
 	else if (b)

@@ -54,7 +54,7 @@ enum field_form {
 };
 
 #define API_FIELDS(yes, hint, no)					\
-	yes(model, API_BOTH, "name of the model; may be left out where there is one")	\
+	yes(model, API_BOTH, "name of the model, or of an adapter of it; may be left out where there is one model")	\
 	yes(prompt, API_COMPLETION, "a string, strings, token ids, or lists of token ids") \
 	yes(messages, API_CHAT, "roles system, developer, user, assistant; contents are strings or parts of type text") \
 	yes(max_tokens, API_BOTH, "completions: 16 by default; chat: that of the model's generation_config.json, else the rest of the context") \

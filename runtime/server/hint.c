@@ -94,7 +94,7 @@ static void on_in(struct mail *m)
 	struct hint *h = container_of(m, struct hint, in);
 
 	if (h->all) {
-		sessions_list(&h->b->sessions, h->job.key, h->job.salt, &h->t);
+		sessions_list(&h->b->sessions, &h->job, &h->t);
 		on_done(&h->job);
 	} else {
 		session_do(&h->b->sessions, &h->job);
@@ -183,14 +183,19 @@ static struct backend *hint_of(struct service *svc, const struct http_request *r
 			       struct session_job *job, struct api_error *err)
 {
 	json_t *root = hint_parse(r, err);
+	struct served_adapter *a = NULL;
 	struct backend *b = NULL;
 
 	if (root)
-		b = models_route(svc->site, root, err);
+		b = models_route(svc->site, root, &a, err);
 	if (b && (backend_is_loaded(b, err) ||
 		  (job->op == SESSION_HINT && backend_admits(b, err)) ||
+		  session_fits(a, job->op == SESSION_HINT, "hint", err) ||
 		  hint_read(&b->api, name, len, root, job, err)))
 		b = NULL;
+	if (a)
+		job->adapter = a->number;
+	served_put(a);
 	json_decref(root);
 	return b;
 }

@@ -191,6 +191,55 @@ static void write_requests(struct page *p)
 	}
 }
 
+/* The model whose adapters are written. */
+struct adapter_page {
+	struct page	*p;
+	u32		model;
+};
+
+static void write_adapter(void *arg, const struct served_adapter *a)
+{
+	struct adapter_page *q = arg;
+	struct text label = { 0 };
+
+	text_puts(&label, ",adapter=");
+	text_jsons(&label, a->name);
+	text_add(&label, "", 1);
+	if (!label.failed)
+		value(q->p, q->model, "adapter_requests_total", label.p,
+		      (double)READ_ONCE(a->requests));
+	q->p->t->failed |= label.failed;
+	text_free(&label);
+}
+
+static void count_adapter(void *arg, const struct served_adapter *a)
+{
+	++*(u32 *)arg;
+}
+
+/* A model has a bounded number of adapters, so the page is bounded, too. */
+static void write_adapters(struct page *p)
+{
+	const struct metrics_model *m = p->v->models;
+	u32 i, nr;
+
+	family(p, "adapters", "gauge", "adapters that have a name");
+	for (i = 0; i < p->v->nr_models; i++) {
+		nr = 0;
+		if (m[i].adapters)
+			served_each(m[i].adapters, count_adapter, &nr);
+		value(p, i, "adapters", "", nr);
+	}
+	family(p, "adapter_requests_total", "counter",
+	       "requests that the engine was given for an adapter that has a name");
+	for (i = 0; i < p->v->nr_models; i++) {
+		struct adapter_page q = { .p = p, .model = i };
+
+		if (m[i].adapters)
+			served_each(m[i].adapters, write_adapter, &q);
+	}
+}
+
 /*
  * Write a counter of each model; times (`NAME_ns`, "nanoseconds ...") in
  * seconds.
@@ -281,6 +330,7 @@ void metrics_write(struct text *t, const struct metrics_view *v)
 	}
 	write_server(&p);
 	write_requests(&p);
+	write_adapters(&p);
 	write_engine(&p);
 	write_model(&p);
 	write_histograms(&p);

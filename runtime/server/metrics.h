@@ -68,11 +68,13 @@ void metrics_add(struct metrics *sum, const struct metrics *m);
 /**
  * struct metrics_model - a model on one page
  * @name:  its name for clients
+ * @adapters: its adapters; NULL: none
  * @m:     its metrics, sums over all loops
  * @ready: requests for it would be admitted now
  */
 struct metrics_model {
 	const char		*name;
+	struct served_adapters		*adapters;
 	struct metrics		m;
 	struct backend_view	b;
 	bool			ready;

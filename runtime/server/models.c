@@ -4,7 +4,8 @@
  *
  * The field "model" of a body decides.  A request without it gets the only
  * model.  If there are several models it is refused, since the answer of the
- * wrong model is worse than none.
+ * wrong model is worse than none.  The name of an adapter stands for its model
+ * with the adapter.
  *
  * The list of backends does not change while there are threads.
  */
@@ -25,17 +26,53 @@ struct backend *models_find(const struct site *s, const char *name, size_t len)
 	return NULL;
 }
 
-/* 'a', 'b' and so on, as many as fit. */
-static void names_of(const struct site *s, char *out, size_t size)
+struct served_adapter *models_adapter(const struct site *s, const char *name, size_t len,
+				      struct backend **b)
 {
-	size_t n = 0;
+	struct served_adapter *a = NULL;
 	u32 i;
 
-	for (i = 0; i < s->nr_backends && n + 110 < size; i++)
-		n += (size_t)snprintf(out + n, size - n, "%s'%.100s'",
-				      i ? ", " : "", s->backends[i].o.name);
-	if (i < s->nr_backends)
-		snprintf(out + n, size - n, " ..");
+	for (i = 0; !a && i < s->nr_backends; i++) {
+		a = served_get(&s->backends[i].adapters, name, len);
+		if (a && b)
+			*b = &s->backends[i];
+	}
+	return a;
+}
+
+/* Names for an error; @full: there are more than fit. */
+struct names {
+	char	*out;
+	size_t	size;
+	size_t	len;
+	bool	full;
+};
+
+static void add_name(struct names *n, const char *name)
+{
+	n->full |= n->len + 110 >= n->size;
+	if (!n->full)
+		n->len += (size_t)snprintf(n->out + n->len, n->size - n->len, "%s'%.100s'",
+					   n->len ? ", " : "", name);
+}
+
+static void add_adapter(void *arg, const struct served_adapter *a)
+{
+	add_name(arg, a->name);
+}
+
+/* 'a', 'b' and so on, as many as fit; the models before their adapters. */
+static void names_of(const struct site *s, char *out, size_t size)
+{
+	struct names n = { .out = out, .size = size };
+	u32 i;
+
+	for (i = 0; i < s->nr_backends; i++)
+		add_name(&n, s->backends[i].o.name);
+	for (i = 0; i < s->nr_backends; i++)
+		served_each(&s->backends[i].adapters, add_adapter, &n);
+	if (n.full)
+		snprintf(out + n.len, size - n.len, " ..");
 }
 
 int models_unknown(const struct site *s, const char *name, size_t len,
@@ -86,20 +123,29 @@ int backend_admits(const struct backend *b, struct api_error *err)
 	return 0;
 }
 
+/* The model that has this name, or an adapter with this name. */
+static struct backend *route_name(const struct site *s, const char *name, size_t len,
+				  struct served_adapter **adapter, struct api_error *err)
+{
+	struct backend *b = models_find(s, name, len);
+
+	if (!b && adapter)
+		*adapter = models_adapter(s, name, len, &b);
+	if (!b)
+		models_unknown(s, name, len, err);
+	return b;
+}
+
 struct backend *models_route(const struct site *s, const json_t *root,
-			     struct api_error *err)
+			     struct served_adapter **adapter, struct api_error *err)
 {
 	const json_t *v = json_object_get(root, "model");
-	struct backend *b;
 	char names[300];
 
-	if (json_is_string(v)) {
-		b = models_find(s, json_string_value(v), json_string_length(v));
-		if (!b)
-			models_unknown(s, json_string_value(v),
-				       json_string_length(v), err);
-		return b;
-	}
+	if (adapter)
+		*adapter = NULL;
+	if (json_is_string(v))
+		return route_name(s, json_string_value(v), json_string_length(v), adapter, err);
 	/* Other errors in the body are reported by the code that reads it. */
 	if (s->nr_backends == 1 || !json_is_object(root))
 		return s->backends;

@@ -11,6 +11,15 @@
 struct backend *models_find(const struct site *s, const char *name,
 			    size_t len);
 
+/**
+ * models_adapter() - the adapter with this name, @len bytes, of any model
+ * @b: its model; may be NULL
+ *
+ * Return: a reference for served_put(), or NULL.
+ */
+struct served_adapter *models_adapter(const struct site *s, const char *name, size_t len,
+				      struct backend **b);
+
 /* models_unknown() - report an unknown model: always -1 */
 int models_unknown(const struct site *s, const char *name, size_t len,
 		   struct api_error *err);
@@ -29,7 +38,9 @@ int backend_gone(struct api_error *err);
 
 /**
  * models_route() - the backend of the model that a body names
- * @root: JSON of the body, of any type
+ * @root:    JSON of the body, of any type
+ * @adapter: a reference to the adapter that it names instead, or NULL; with NULL for
+ *           @adapter the name of an adapter is unknown
  *
  * If the body names no model, the only model is meant; with several it is an
  * error.
@@ -37,6 +48,6 @@ int backend_gone(struct api_error *err);
  * Return: NULL with @err.
  */
 struct backend *models_route(const struct site *s, const json_t *root,
-			     struct api_error *err);
+			     struct served_adapter **adapter, struct api_error *err);
 
 #endif /* RUNTIME_SERVER_MODELS_H */

@@ -73,18 +73,35 @@ static void route_detokenize(struct service *svc, struct conn *c,
 	call_start(svc, c, API_DETOKENIZE, r);
 }
 
+/* Write a model, or an adapter of it. */
 static void write_model(const struct site *s, const struct backend *b,
-			struct text *t)
+			const struct served_adapter *a, struct text *t)
 {
 	text_puts(t, "{\"id\":");
-	text_jsons(t, b->o.name);
+	text_jsons(t, a ? a->name : b->o.name);
 	text_printf(t, ",\"object\":\"model\",\"created\":%lld,\"owned_by\":\"kvmm\",\"root\":",
 		    (long long)s->created);
-	text_jsons(t, b->o.dir);
-	text_puts(t, ",\"parent\":null");
+	text_jsons(t, a ? a->dir : b->o.dir);
+	text_puts(t, ",\"parent\":");
+	text_jsons(t, a ? b->o.name : NULL);
 	if (backend_get_state(b) != BACKEND_LOADING && b->api.info)
 		text_printf(t, ",\"max_model_len\":%u", b->api.info->max_len);
 	text_puts(t, "}");
+}
+
+/* The list of models while the adapters of a model are written. */
+struct model_list {
+	const struct site	*s;
+	const struct backend	*b;
+	struct text		*t;
+};
+
+static void write_adapter(void *arg, const struct served_adapter *a)
+{
+	const struct model_list *l = arg;
+
+	text_puts(l->t, ",");
+	write_model(l->s, l->b, a, l->t);
 }
 
 static void route_models(struct service *svc, struct conn *c,
@@ -96,8 +113,11 @@ static void route_models(struct service *svc, struct conn *c,
 
 	text_puts(&t, "{\"object\":\"list\",\"data\":[");
 	for (i = 0; i < s->nr_backends; i++) {
+		struct model_list l = { .s = s, .b = &s->backends[i], .t = &t };
+
 		text_puts(&t, i ? "," : "");
-		write_model(s, &s->backends[i], &t);
+		write_model(s, l.b, NULL, &t);
+		served_each(&s->backends[i].adapters, write_adapter, &l);
 	}
 	text_puts(&t, "]}\n");
 	reply(c, 200, NULL, &t);
@@ -108,15 +128,19 @@ static void model_by_name(struct service *svc, struct conn *c,
 			  const char *name, size_t len)
 {
 	struct backend *b = models_find(svc->site, name, len);
+	struct served_adapter *a = NULL;
 	struct api_error err;
 	struct text t = { 0 };
 
+	if (!b)
+		a = models_adapter(svc->site, name, len, &b);
 	if (!b) {
 		models_unknown(svc->site, name, len, &err);
 		reply_error(c, NULL, &err);
 		return;
 	}
-	write_model(svc->site, b, &t);
+	write_model(svc->site, b, a, &t);
+	served_put(a);
 	text_puts(&t, "\n");
 	reply(c, 200, NULL, &t);
 	text_free(&t);
@@ -226,6 +250,7 @@ static void look_at_models(const struct site *s, struct metrics_model *models)
 		struct metrics_model *m = &models[i];
 
 		m->name = s->backends[i].o.name;
+		m->adapters = &s->backends[i].adapters;
 		backend_look(&s->backends[i], &m->b);
 		m->ready = !not_ready(s, &m->b);
 		for (k = 0; k < s->nr_services; k++)

@@ -31,6 +31,7 @@ struct session {
 	struct sessions		*t;
 	char			name[API_SESSION_MAX + 1];
 	u32			key;
+	u64			adapter;
 	u32			*ids;
 	struct engine_lease	lease;
 	struct list		jobs;
@@ -75,6 +76,13 @@ void sessions_attach(struct sessions *t, struct engine *e)
 		free_list(&t->dead);
 }
 
+/* Does the client of @job see @s? */
+static bool is_of(const struct session *s, const struct session_job *job)
+{
+	return s->key == job->key && s->lease.salt == job->salt &&
+	       s->adapter == job->adapter;
+}
+
 static struct session *session_find(const struct sessions *t,
 				    const struct session_job *job)
 {
@@ -83,8 +91,7 @@ static struct session *session_find(const struct sessions *t,
 	list_for_each(&t->all, it, tmp) {
 		struct session *s = list_entry(it, struct session, list);
 
-		if (s->key == job->key && s->lease.salt == job->salt &&
-		    !strcmp(s->name, job->name))
+		if (is_of(s, job) && !strcmp(s->name, job->name))
 			return s;
 	}
 	return NULL;
@@ -284,6 +291,7 @@ static struct session *session_new(struct sessions *t, const struct session_job 
 		return NULL;
 	s->t = t;
 	s->key = job->key;
+	s->adapter = job->adapter;
 	memcpy(s->name, job->name, sizeof(s->name));
 	memcpy(s->lease.label, job->name, strnlen(job->name, KVMM_LABEL_LEN));
 	s->lease.salt = job->salt;
@@ -373,7 +381,8 @@ void session_write(struct text *t, const char *name, const struct session_told *
 	text_puts(t, "}");
 }
 
-void sessions_list(const struct sessions *t, u32 key, u64 salt, struct text *out)
+void sessions_list(const struct sessions *t, const struct session_job *job,
+		   struct text *out)
 {
 	struct session_told told;
 	const char *comma = "";
@@ -383,7 +392,7 @@ void sessions_list(const struct sessions *t, u32 key, u64 salt, struct text *out
 	list_for_each(&t->all, it, tmp) {
 		const struct session *s = list_entry(it, struct session, list);
 
-		if (s->key != key || s->lease.salt != salt)
+		if (!is_of(s, job))
 			continue;
 		tell_numbers(s, &told);
 		text_puts(out, comma);

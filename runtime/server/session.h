@@ -63,7 +63,8 @@ struct session;
 /**
  * struct session_job - one thing to do with a session
  * @key:  number of the client's API key, 0: none
- * @salt: salt of its prompts; names are of one key and one salt
+ * @salt: salt of its prompts; names are of one key, one salt and one adapter
+ * @adapter: number of the adapter of its prompts, 0: none
  * @ms:   time of the hint; with SESSION_NOTE 0: make no lease
  * @ids:  of SESSION_NOTE: @nr ids, whole blocks, from malloc(); they are taken over
  * @done: called once, with @told; it may free the job
@@ -73,6 +74,7 @@ struct session_job {
 	char			name[API_SESSION_MAX + 1];
 	u32			key;
 	u64			salt;
+	u64			adapter;
 	enum session_op		op;
 	enum engine_hint	hint;
 	u32			ms;
@@ -112,13 +114,25 @@ void session_do(struct sessions *t, struct session_job *job);
 /* sessions_tick() - end pins whose time is over; call it often */
 void sessions_tick(struct sessions *t);
 
-/* sessions_list() - write all sessions of a key and salt, in JSON */
-void sessions_list(const struct sessions *t, u32 key, u64 salt, struct text *out);
+/* sessions_list() - write all sessions of the key, salt and adapter of @job, in JSON */
+void sessions_list(const struct sessions *t, const struct session_job *job,
+		   struct text *out);
 
 /* session_write() - write the answer as a JSON object */
 void session_write(struct text *t, const char *name, const struct session_told *told);
 
 /* ---- session_read.c ---- */
+
+/**
+ * session_fits() - refuse hints about the prompts of an adapter
+ * @adapter: NULL: there is none
+ * @hint:    there is a hint
+ * @param:   the field that has it
+ *
+ * Return: 0, or -1 with @err.
+ */
+int __must_check session_fits(const void *adapter, bool hint, const char *param,
+			      struct api_error *err);
 
 /**
  * hint_read() - read the body of a hint, or the query of a path

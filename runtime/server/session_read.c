@@ -94,6 +94,15 @@ int session_judge(struct field_ctx *c)
 
 /* ---- a hint ---- */
 
+/* The engine's leases find the blocks of the model alone. */
+int session_fits(const void *adapter, bool hint, const char *param, struct api_error *err)
+{
+	if (!adapter || !hint)
+		return 0;
+	return api_fail(err, 400, param, "unsupported_parameter",
+			"%s: there are no hints about prompts of an adapter: leave it out", param);
+}
+
 static const struct {
 	const char		*name;
 	enum engine_hint	hint;

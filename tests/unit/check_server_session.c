@@ -59,11 +59,12 @@ static struct session_told *give(u32 i, const char *name, enum session_op op,
 {
 	struct session_job *job = &did[i].job;
 	const u32 key = job->key;
-	const u64 salt = job->salt;
+	const u64 salt = job->salt, adapter = job->adapter;
 
 	did[i].dones = 0;
 	*job = (struct session_job){ .op = op, .hint = hint, .ms = ms, .nr = nr,
-				     .key = key, .salt = salt, .done = on_job };
+				     .key = key, .salt = salt, .adapter = adapter,
+				     .done = on_job };
 	snprintf(job->name, sizeof(job->name), "%s", name);
 	if (op == SESSION_NOTE) {
 		job->ids = calloc(max(nr, 1u), sizeof(u32));
@@ -140,6 +141,14 @@ START_TEST(test_unknown)
 	did[1].job.salt = 7;
 	ck_assert(LOOK(1, "a")->unknown);
 	did[1].job.salt = 0;
+	/* An adapter's session of the same name is another one. */
+	did[1].job.adapter = 1;
+	ck_assert(LOOK(1, "a")->unknown);
+	NOTE(1, "a", 0);
+	ck_assert_uint_eq(t.nr, 2);
+	END(1, "a");
+	ck_assert(!LOOK(0, "a")->unknown);
+	did[1].job.adapter = 0;
 	did[1].job.key = 2;
 	ck_assert(LOOK(1, "a")->unknown);
 	ck_assert(END(1, "a")->unknown);
@@ -152,19 +161,31 @@ END_TEST
 
 START_TEST(test_list)
 {
+	struct session_job of = { .key = 0 };
 	struct text out = { 0 };
 
 	NOTE(0, "a", 0);
 	NOTE(0, "b", 0);
 	did[1].job.salt = 7;
 	NOTE(1, "c", 0);
-	sessions_list(&t, 0, 0, &out);
+	did[2].job.adapter = 3;
+	NOTE(2, "d", 0);
+	sessions_list(&t, &of, &out);
 	text_add(&out, "", 1);
 	ck_assert_ptr_nonnull(strstr(out.p, "\"data\":[{\"name\":\"a\",\"tokens\":20,"));
 	ck_assert_ptr_nonnull(strstr(out.p, "{\"name\":\"b\""));
 	ck_assert_ptr_null(strstr(out.p, "\"c\""));
+	ck_assert_ptr_null(strstr(out.p, "\"d\""));
 	text_clear(&out);
-	sessions_list(&t, 1, 0, &out);
+	of.adapter = 3;
+	sessions_list(&t, &of, &out);
+	text_add(&out, "", 1);
+	ck_assert_ptr_nonnull(strstr(out.p, "\"data\":[{\"name\":\"d\""));
+	ck_assert_ptr_null(strstr(out.p, "\"a\""));
+	text_clear(&out);
+	of.adapter = 0;
+	of.key = 1;
+	sessions_list(&t, &of, &out);
 	text_add(&out, "", 1);
 	ck_assert_str_eq(out.p, "{\"object\":\"list\",\"data\":[]}\n");
 	text_free(&out);
