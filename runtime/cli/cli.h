@@ -16,6 +16,7 @@
 
 #include "runtime/engine/engine.h"
 #include "runtime/lib/hub.h"
+#include "runtime/model/adapter.h"
 #include "runtime/tokenizer/tokenizer.h"
 
 /* Commands: name, operands, purpose. */
@@ -101,6 +102,31 @@ static inline u32 cli_state_tokens(u32 choice)
 	.swap_max = (o)->swap_max, .pool = (o)->pool, .weight = (o)->memory_weight,	\
 }
 
+/* The rank of adapters, and limits of the domain that they lie in. */
+#define CLI_LORA_OPTS(x)						\
+	x(uint, max_lora_rank, "max-lora-rank", "64", 1, ADAPTER_MAX_RANK, "N", \
+	  "largest rank of adapters; the size of their blocks grows with it") \
+	x(size, lora_memory_max, "lora-memory-max", "0", 0, 0, "SIZE",	\
+	  "most memory of adapters on the device (memory.max of their domain), 0: no limit") \
+	x(size, lora_memory_high, "lora-memory-high", "0", 0, 0, "SIZE", \
+	  "memory of adapters above which sequences wait for one more (memory.high), 0: no limit") \
+	x(size, lora_memory_low, "lora-memory-low", "0", 0, 0, "SIZE",	\
+	  "memory of adapters that other domains take last (memory.low)") \
+	x(size, lora_memory_min, "lora-memory-min", "0", 0, 0, "SIZE",	\
+	  "memory of adapters that other domains never take (memory.min)") \
+	x(size, lora_swap_max, "lora-swap-max", "0", 0, 0, "SIZE",	\
+	  "most adapters in the host pool, and in each swap area, 0: no limit") \
+	x(uint, lora_memory_weight, "lora-memory-weight", "100", 1, 10000, "N", \
+	  "part of the memory that no domain is promised, for adapters (memory.weight)")
+
+/* Adapters lie in the pool of the model's KV. */
+#define CLI_LORA_LIMITS(o) {						\
+	.min = (o)->lora_memory_min, .low = (o)->lora_memory_low,	\
+	.high = (o)->lora_memory_high, .max = (o)->lora_memory_max,	\
+	.swap_max = (o)->lora_swap_max, .pool = (o)->pool,		\
+	.weight = (o)->lora_memory_weight,				\
+}
+
 /*
  * Options of vllm serve, and then of llama-server, that kvrt serve does not have.
  * Documentation/server.md has this table, and a test looks for every option that it names.
@@ -164,7 +190,13 @@ static inline u32 cli_state_tokens(u32 choice)
 	x("ssl-keyfile", "a reverse proxy has to do TLS: leave it out")	\
 	x("ssl-certfile", "a reverse proxy has to do TLS: leave it out") \
 	x("speculative-config", "there is no speculative decoding: leave it out") \
-	x("enable-lora", "there are no adapters: give a model with merged weights") \
+	x("lora-modules", "give --lora NAME=DIR, once for each adapter")	\
+	x("max-loras", "a step has any number of adapters: leave it out") \
+	x("max-cpu-loras",						\
+	  "adapters lie in the memory of the daemon, which moves them as it moves KV: leave it out, or give --lora-memory-max SIZE and --lora-swap-max SIZE") \
+	x("fully-sharded-loras", "a model runs on one GPU: leave it out") \
+	x("lora-scaled",						\
+	  "the scale of an adapter is that of its adapter_config.json: give --lora NAME=DIR") \
 	x("ctx-size",							\
 	  "give --max-model-len N, of each sequence, and kvmm-hold --pool-size SIZE, for all of them") \
 	x("n-gpu-layers", "a model runs on one device: give --backend cuda or host") \

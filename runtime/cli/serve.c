@@ -13,6 +13,8 @@
 #include "runtime/server/cors.h"
 #include "runtime/server/server.h"
 
+static_assert(SERVER_ADAPTERS_MAX == KV_LIST_MAX, "as many as --lora may be given");
+
 #define BODIES		16u	/* whole bodies that may be in memory at once */
 
 #define SERVE_OPTS(x)							\
@@ -34,6 +36,10 @@
 	  "name that requests use for the model, if it is the only one (default the name of the model folder or file, or ORG/NAME)") \
 	x(list, models, "model", NULL, 0, 0, "NAME=MODEL",	\
 	  "serve MODEL, a folder or hf:ORG/NAME, under this name; give it once for each model") \
+	x(list, loras, "lora", NULL, 0, 0, "NAME=DIR",			\
+	  "serve the adapter (LoRA, in the format of PEFT) in the folder DIR under this name; with several models give MODEL:NAME=DIR; give it once for each adapter") \
+	x(flag, enable_lora, "enable-lora", NULL, 0, 0, NULL,		\
+	  "let clients load and unload adapters, at /v1/load_lora_adapter and /v1/unload_lora_adapter; a client then names folders of this machine") \
 	x(list, api_keys, "api-key", NULL, 0, 0, "KEY",			\
 	  "serve only requests with KEY or another key that is given (default $KVRT_API_KEY, else all)") \
 	x(str, api_key_file, "api-key-file", NULL, 0, 0, "FILE",	\
@@ -98,6 +104,7 @@
 	x(uint, chunk, "chunk", "0", 0, 65536, "N",			\
 	  "most tokens of one prompt in one step, 0: as many as fit")	\
 	CLI_LIMIT_OPTS(x)						\
+	CLI_LORA_OPTS(x)						\
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \
 	  "messages on stderr; requests answered 5xx are logged at warn, 4xx at info, all at debug") \
 	KV_LOG_FORMAT_OPT(x)						\
@@ -196,6 +203,12 @@ static int parse(int argc, char **argv, int *nr)
 	return ret;
 }
 
+/* The largest rank of adapters; 0: there will be none. */
+static u32 max_rank(const struct serve_opts *o)
+{
+	return o->loras.nr || o->enable_lora ? o->max_lora_rank : 0;
+}
+
 static struct model_opts model_opts(const struct serve_opts *o)
 {
 	const u32 batch = max(o->max_batch, MODEL_MAX_ROWS);
@@ -210,6 +223,7 @@ static struct model_opts model_opts(const struct serve_opts *o)
 		.weights = o->weights,
 		.quantization = o->quantization,
 		.no_draws = o->draw,
+		.max_rank = max_rank(o),
 	};
 
 	cli_types(o->dtype, o->kv_cache_dtype, &mo);
@@ -231,6 +245,8 @@ static struct engine_opts engine_opts(const struct serve_opts *o)
 		.chunk = o->chunk,
 		.schedule = o->schedule ? ENGINE_PREFIX : ENGINE_FCFS,
 		.max_flow = o->max_requests_per_key,
+		.max_rank = max_rank(o),
+		.adapter_limits = CLI_LORA_LIMITS(o),
 	};
 }
 
@@ -427,6 +443,9 @@ static int origin_list(const struct serve_opts *o, struct server_opts *so)
 
 static void fill(const struct serve_opts *o, struct server_opts *so)
 {
+	so->adapters = o->loras.s;
+	so->nr_adapters = o->loras.nr;
+	so->load_adapters = o->enable_lora;
 	so->host = o->host;
 	so->port = o->port;
 	so->loops = o->loops;

@@ -35,4 +35,16 @@ int __must_check plan_models(const struct server_opts *o,
 			     struct plan_model *plan, enum server_end *end,
 			     int *err);
 
+/**
+ * plan_adapters() - read --lora, and check that the folders have an adapter
+ * @plan: the models, from plan_models()
+ * @wish: gets @o->nr_adapters of them
+ *
+ * Names are of one model or adapter in the whole server.
+ *
+ * Return: as plan_models().
+ */
+int __must_check plan_adapters(const struct server_opts *o, const struct plan_model *plan,
+			       struct adapter_wish *wish, enum server_end *end, int *err);
+
 #endif /* RUNTIME_SERVER_PLAN_H */

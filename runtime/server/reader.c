@@ -4,7 +4,8 @@
  *
  * Parsing megabytes of JSON and tokenizing a long prompt take far longer than a
  * token may be late, so they happen here.  Long bodies have a thread of their
- * own, so that short ones do not wait behind them.
+ * own, so that short ones do not wait behind them.  Adapters are read by a third
+ * one.
  */
 #include <poll.h>
 
@@ -23,7 +24,7 @@ static void *reader_main(void *arg)
 	return NULL;
 }
 
-int reader_start(struct reader *r)
+int reader_start(struct reader *r, const char *name)
 {
 	int err;
 
@@ -36,7 +37,7 @@ int reader_start(struct reader *r)
 		mailbox_destroy(&r->mail);
 		return err;
 	}
-	pthread_setname_np(r->thread, "kvrt-reader");
+	pthread_setname_np(r->thread, name);
 	r->started = true;
 	return 0;
 }

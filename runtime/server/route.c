@@ -10,6 +10,7 @@
 
 #include <kvmm/version.h>
 
+#include "runtime/server/adapter_job.h"
 #include "runtime/server/call.h"
 #include "runtime/server/hint.h"
 #include "runtime/server/models.h"
@@ -71,6 +72,18 @@ static void route_detokenize(struct service *svc, struct conn *c,
 			     const struct http_request *r)
 {
 	call_start(svc, c, API_DETOKENIZE, r);
+}
+
+static void route_load_adapter(struct service *svc, struct conn *c,
+			       const struct http_request *r)
+{
+	adapter_job_start(svc, c, r, true);
+}
+
+static void route_unload_adapter(struct service *svc, struct conn *c,
+				 const struct http_request *r)
+{
+	adapter_job_start(svc, c, r, false);
 }
 
 /* Write a model, or an adapter of it. */

@@ -13,6 +13,8 @@
 	x(POST, "/v1/chat/completions", chat, true, "answer a chat")	\
 	x(GET, "/v1/models", models, true, "the models that are served; /v1/models/NAME tells of one alone") \
 	x(GET, "/v1/sessions", sessions, true, "the sessions of the client; /v1/sessions/NAME is one of them: GET, POST a hint, DELETE") \
+	x(POST, "/v1/load_lora_adapter", load_adapter, true, "load an adapter; only with --enable-lora") \
+	x(POST, "/v1/unload_lora_adapter", unload_adapter, true, "likewise: take its name away") \
 	x(POST, "/tokenize", tokenize, true, "tokens of a text or a chat")	\
 	x(POST, "/detokenize", detokenize, true, "the text of tokens")	\
 	x(GET, "/health", health, false, "200 while the process lives; 503 when it is about to end since its GPU failed")	\

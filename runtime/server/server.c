@@ -9,6 +9,7 @@
  *	 loop x N (conn.c, http.c)	the first is this thread: sockets, answers,
  *	    |  route.c, call.c		nothing slow; tokens to text (choice.c)
  *	 reader x 2 (call_read.c)	bodies to prompts (fields.c, prompt.c)
+ *	 loader (adapter_job.c)		files of adapters
  *	    |
  *	 backend x M (backend.c)	its thread: a model, its engine, the daemon
  *
@@ -78,6 +79,7 @@ struct server_note {
 struct server {
 	const struct server_opts	*o;
 	struct plan_model		plan[SERVER_MODELS_MAX];
+	struct adapter_wish		adapters[SERVER_ADAPTERS_MAX];
 	char				url[LISTEN_URL];
 	int				fds[ACCEPT_SOCKETS];
 	u32				nr_fds;
@@ -345,8 +347,11 @@ static int catch_signals(struct server *s)
 
 static void raise_limits(const struct server *s)
 {
-	const rlim_t want = s->o->limits.connections + 64 +
-			    8 * s->o->loops + 16 * s->o->nr_models;
+	const struct server_opts *o = s->o;
+	/* An adapter has its file open. */
+	const u32 adapters = o->load_adapters ? ADAPTERS_MAX * o->nr_models : o->nr_adapters;
+	const rlim_t want = o->limits.connections + 64 + 8 * o->loops +
+			    16 * o->nr_models + adapters;
 	struct rlimit r;
 
 	if (getrlimit(RLIMIT_NOFILE, &r) || r.rlim_cur >= want)
@@ -372,6 +377,8 @@ static int start_backends(struct server *s)
 			.model = o->model, .engine = o->engine,
 			.priority = o->priority, .max_samples = o->samples,
 			.chat_template = o->chat_template,
+			.index = i, .adapters = s->adapters,
+			.nr_adapters = o->nr_adapters,
 			.to = &s->loop->mail, .notify = &note->changed,
 		};
 
@@ -399,10 +406,13 @@ static int start_threads(struct server *s)
 	u32 i;
 
 	for (i = 0; i < SERVICE_READERS; i++) {
-		err = reader_start(&s->site.readers[i]);
+		err = reader_start(&s->site.readers[i], "kvrt-reader");
 		if (err)
 			return err;
 	}
+	err = s->o->load_adapters ? reader_start(&s->site.loader, "kvrt-loader") : 0;
+	if (err)
+		return err;
 	for (i = 1; i < s->site.nr_services; i++) {
 		err = -pthread_create(&s->threads[s->nr_threads], NULL,
 				      loop_main, &s->site.services[i].loop);
@@ -467,6 +477,7 @@ static int start(struct server *s)
 		.keys = s->o->keys, .stall_s = s->o->stall_s,
 		.created = time(NULL), .max_calls = s->o->calls,
 		.max_stream = s->o->stream, .timeout_s = s->o->timeout_s,
+		.load_adapters = s->o->load_adapters,
 	};
 	cors_init(&s->site.cors, s->o->origins, s->o->nr_origins);
 	err = create_loops(s);
@@ -513,9 +524,10 @@ static bool stop_threads(struct server *s)
 	}
 	for (i = 0; i < SERVICE_READERS; i++)
 		reader_stop(&s->site.readers[i]);
+	WRITE_ONCE(s->site.draining, 1);
+	reader_stop(&s->site.loader);
 	if (!s->nr_backends)
 		return true;
-	WRITE_ONCE(s->site.draining, 1);
 	for (i = 0; i < s->site.nr_services; i++)
 		service_cancel(&s->site.services[i]);
 	deliver_all(s);
@@ -570,7 +582,9 @@ enum server_end server_run(const struct server_opts *o, int *err)
 	s->o = o;
 	s->sigfd = -1;
 	kv_log_never_wait();
-	if (!plan_models(o, s->plan, &s->end, &s->err) && !open_addresses(s)) {
+	if (!plan_models(o, s->plan, &s->end, &s->err) &&
+	    !plan_adapters(o, s->plan, s->adapters, &s->end, &s->err) &&
+	    !open_addresses(s)) {
 		raise_limits(s);
 		ret = start(s);
 		if (ret) {

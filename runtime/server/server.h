@@ -10,6 +10,7 @@
 #include "runtime/server/keys.h"
 
 #define SERVER_MODELS_MAX	32u
+#define SERVER_ADAPTERS_MAX	32u	/* at start; as KV_LIST_MAX */
 #define SERVER_LOOPS_MAX	64u	/* as ACCEPT_LOOPS */
 
 /**
@@ -29,6 +30,8 @@ struct server_model {
 /**
  * struct server_opts - options of the server
  * @models:    [@nr_models], 1 to SERVER_MODELS_MAX
+ * @adapters:  [@nr_adapters], up to SERVER_ADAPTERS_MAX: NAME=DIR, or MODEL:NAME=DIR
+ * @load_adapters: clients may load and unload adapters
  * @host:      address or name to listen on
  * @port:      0: any free one
  * @unix_path: a socket in the file system to listen on as well, or NULL
@@ -54,6 +57,9 @@ struct server_model {
 struct server_opts {
 	const struct server_model *models;
 	u32			nr_models;
+	const char * const	*adapters;
+	u32			nr_adapters;
+	bool			load_adapters;
 	const char		*host;
 	u32			port;
 	const char		*unix_path;

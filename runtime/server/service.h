@@ -15,7 +15,7 @@
 #include "runtime/server/retry.h"
 
 /**
- * struct reader - a thread that reads bodies on behalf of the loops
+ * struct reader - a thread that reads bodies or files on behalf of the loops
  * @stop: tells the thread to end
  */
 struct reader {
@@ -25,8 +25,8 @@ struct reader {
 	bool		started;
 };
 
-/* reader_start() - 0 or a negative errno */
-int __must_check reader_start(struct reader *r);
+/* reader_start() - with the name of the thread: 0 or a negative errno */
+int __must_check reader_start(struct reader *r, const char *name);
 void reader_stop(struct reader *r);
 
 #define SERVICE_READERS	2u	/* one for short bodies, one for long ones */
@@ -41,6 +41,8 @@ struct service;
  * @services:   [@nr_services], one for each loop
  * @keys:       the API keys; none: every client is served
  * @cors:       pages that may use the server from a browser
+ * @loader:     thread that loads adapters; it runs if @load_adapters
+ * @load_adapters: clients may load and unload adapters
  * @stall_s:    as in struct server_opts
  * @max_calls:  further calls are refused with a time to retry
  * @max_stream: as in struct server_opts
@@ -56,6 +58,8 @@ struct site {
 	struct service	*services;
 	u32		nr_services;
 	struct reader	readers[SERVICE_READERS];
+	struct reader	loader;
+	bool		load_adapters;
 	const struct keys *keys;
 	struct cors	cors;
 	u32		stall_s;

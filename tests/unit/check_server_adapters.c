@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 /*
- * check_server_adapters.c - adapters of a server: names, references
+ * check_server_adapters.c - adapters of a server: names, references, bodies, options
  */
 #include <check.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "runtime/server/adapter_job.h"
 #include "runtime/server/models.h"
-#include "runtime/server/session.h"
+#include "runtime/server/plan.h"
 
 static struct backend *backends;
 static struct site site;
@@ -161,6 +164,136 @@ START_TEST(test_route)
 }
 END_TEST
 
+/* ---- bodies ---- */
+
+static const struct {
+	bool		load;
+	const char	*body;
+	const char	*param;		/* NULL: it is accepted */
+	const char	*code;
+} bodies[] = {
+	{ true, "{\"lora_name\":\"a\",\"lora_path\":\"/d\"}", NULL, NULL },
+	{ true, "{\"lora_name\":\"a\",\"lora_path\":\"/d\",\"load_inplace\":true,\"is_3d_lora_weight\":false,\"model\":\"one\"}", NULL, NULL },
+	{ false, "{\"lora_name\":\"a\"}", NULL, NULL },
+	{ false, "{\"lora_name\":\"a\",\"lora_int_id\":3}", NULL, NULL },
+	{ false, "{\"lora_name\":\"a\",\"lora_int_id\":null}", NULL, NULL },
+	{ true, "{\"lora_path\":\"/d\"}", "lora_name", "missing_parameter" },
+	{ true, "{\"lora_name\":null,\"lora_path\":\"/d\"}", "lora_name", "missing_parameter" },
+	{ true, "{\"lora_name\":\"a\"}", "lora_path", "missing_parameter" },
+	{ true, "{\"lora_name\":\"\",\"lora_path\":\"/d\"}", "lora_name", "invalid_value" },
+	{ true, "{\"lora_name\":\"a\\nb\",\"lora_path\":\"/d\"}", "lora_name", "invalid_value" },
+	{ true, "{\"lora_name\":1,\"lora_path\":\"/d\"}", "lora_name", "invalid_value" },
+	{ true, "{\"lora_name\":\"a\",\"lora_path\":[]}", "lora_path", "invalid_value" },
+	{ true, "{\"lora_name\":\"a\",\"lora_path\":\"\"}", "lora_path", "invalid_value" },
+	{ true, "{\"lora_name\":\"a\",\"lora_path\":\"/d\",\"load_inplace\":1}", "load_inplace", "invalid_value" },
+	{ true, "{\"lora_name\":\"a\",\"lora_path\":\"/d\",\"is_3d_lora_weight\":true}", "is_3d_lora_weight", "unsupported_parameter" },
+	{ true, "{\"lora_name\":\"a\",\"lora_path\":\"/d\",\"lora_int_id\":1}", "lora_int_id", "unknown_parameter" },
+	{ false, "{}", "lora_name", "missing_parameter" },
+	{ false, "{\"lora_name\":\"a\",\"lora_int_id\":\"3\"}", "lora_int_id", "invalid_value" },
+	{ false, "{\"lora_name\":\"a\",\"lora_path\":\"/d\"}", "lora_path", "unknown_parameter" },
+	{ false, "{\"lora_name\":\"a\",\"load_inplace\":true}", "load_inplace", "unknown_parameter" },
+	{ false, "[]", "", "invalid_json" },
+};
+
+START_TEST(test_bodies)
+{
+	json_t *root = json_loads(bodies[_i].body, 0, NULL);
+	struct adapter_order o;
+	int ret = adapter_order_read(root, bodies[_i].load, &o, &err);
+
+	json_decref(root);
+	ck_assert_int_eq(ret, bodies[_i].param ? -1 : 0);
+	if (!ret) {
+		ck_assert_str_eq(o.name, "a");
+		ck_assert_str_eq(o.dir, bodies[_i].load ? "/d" : "");
+		ck_assert(o.inplace == (_i == 1));
+		return;
+	}
+	ck_assert_int_eq(err.status, 400);
+	ck_assert_str_eq(err.param, bodies[_i].param);
+	ck_assert_str_eq(err.code, bodies[_i].code);
+}
+END_TEST
+
+START_TEST(test_long_name)
+{
+	char name[ADAPTERS_NAME_MAX + 2] = "";
+	json_t *root = json_object();
+	struct adapter_order o;
+
+	memset(name, 'n', ADAPTERS_NAME_MAX + 1);
+	json_object_set_new(root, "lora_path", json_string("/d"));
+	json_object_set_new(root, "lora_name", json_string(name));
+	ck_assert_int_ne(adapter_order_read(root, true, &o, &err), 0);
+	ck_assert_str_eq(err.param, "lora_name");
+	json_object_set_new(root, "lora_name", json_string(name + 1));
+	ck_assert_int_eq(adapter_order_read(root, true, &o, &err), 0);
+	json_decref(root);
+}
+END_TEST
+
+/* ---- options ---- */
+
+static const struct {
+	u32			models;
+	const char		*text;	/* @ is a folder with an adapter */
+	enum server_end		end;
+	u32			model;
+	const char		*name;
+} wishes[] = {
+	{ 1, "a=@", SERVER_DONE, 0, "a" },
+	{ 1, "one:a=@", SERVER_DONE, 0, "a" },
+	{ 1, "b:a=@", SERVER_DONE, 0, "b:a" },
+	{ 2, "two:a=@", SERVER_DONE, 1, "a" },
+	{ 2, "one:a=@", SERVER_DONE, 0, "a" },
+	{ 3, "one:x:a=@", SERVER_DONE, 2, "a" },
+	{ 2, "a=@", SERVER_BAD_OPTION, 0, NULL },
+	{ 1, "a=", SERVER_BAD_OPTION, 0, NULL },
+	{ 1, "=@", SERVER_BAD_OPTION, 0, NULL },
+	{ 1, "a", SERVER_BAD_OPTION, 0, NULL },
+	{ 1, "one=@", SERVER_BAD_OPTION, 0, NULL },
+	{ 1, "first=@", SERVER_BAD_OPTION, 0, NULL },
+	{ 1, "a=@/none", SERVER_NO_MODEL, 0, NULL },
+};
+
+START_TEST(test_wishes)
+{
+	static const struct plan_model plan[] = {
+		{ .name = "one" }, { .name = "two" }, { .name = "one:x" },
+	};
+	char dir[] = "/tmp/check_adaptersXXXXXX", text[128], first[128], path[128];
+	const char *list[] = { first, text };
+	const struct server_opts o = {
+		.nr_models = wishes[_i].models, .adapters = list, .nr_adapters = 2,
+	};
+	struct adapter_wish w[2];
+	enum server_end end;
+	int ret, code = 0;
+	FILE *f;
+
+	ck_assert_ptr_nonnull(mkdtemp(dir));
+	snprintf(path, sizeof(path), "%s/adapter_config.json", dir);
+	f = fopen(path, "we");
+	ck_assert_ptr_nonnull(f);
+	fclose(f);
+	snprintf(first, sizeof(first), "one:first=%s", dir);
+	snprintf(text, sizeof(text), "%.*s%s%s", (int)strcspn(wishes[_i].text, "@"),
+		 wishes[_i].text, strchr(wishes[_i].text, '@') ? dir : "",
+		 strchr(wishes[_i].text, '@') ? strchr(wishes[_i].text, '@') + 1 : "");
+	ret = plan_adapters(&o, plan, w, &end, &code);
+	unlink(path);
+	rmdir(dir);
+	ck_assert_int_eq(end, wishes[_i].end);
+	ck_assert_int_eq(ret, end == SERVER_DONE ? 0 : -1);
+	ck_assert_int_eq(code, end == SERVER_NO_MODEL ? -ENOENT : 0);
+	if (ret)
+		return;
+	ck_assert_uint_eq(w[1].model, wishes[_i].model);
+	ck_assert_str_eq(w[1].name, wishes[_i].name);
+	ck_assert_str_eq(w[1].dir, dir);
+}
+END_TEST
+
 /* ---- sessions ---- */
 
 START_TEST(test_session)
@@ -186,6 +319,9 @@ int main(void)
 	tcase_add_test(tc, test_references);
 	tcase_add_test(tc, test_most);
 	tcase_add_test(tc, test_route);
+	tcase_add_loop_test(tc, test_bodies, 0, (int)ARRAY_SIZE(bodies));
+	tcase_add_test(tc, test_long_name);
+	tcase_add_loop_test(tc, test_wishes, 0, (int)ARRAY_SIZE(wishes));
 	tcase_add_test(tc, test_session);
 	suite_add_tcase(s, tc);
 	sr = srunner_create(s);
