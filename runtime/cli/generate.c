@@ -82,7 +82,10 @@
 	  "most sequences in one step, 0: as many as model and daemon allow") \
 	x(uint, chunk, "chunk", "0", 0, 65536, "N",			\
 	  "most tokens of one prompt in one step, 0: as many as fit")	\
-	CLI_LIMIT_OPTS(x)
+	CLI_LIMIT_OPTS(x)						\
+	x(str, lora, "lora", NULL, 0, 0, "DIR",				\
+	  "apply the adapter (LoRA, in the format of PEFT) in this folder to all prompts") \
+	CLI_LORA_OPTS(x)
 
 struct generate_opts {
 #define x OPT_FIELD
@@ -126,6 +129,7 @@ struct generate {
 	struct prompts		prompts;
 	struct tokenizer	*tok;
 	struct model		*model;
+	struct adapter		*adapter;
 	struct engine		*engine;
 	struct output		out;
 	struct printer		printer;
@@ -318,6 +322,7 @@ static int load(struct generate *g)
 		.weights = g->o.weights,
 		.quantization = g->o.quantization,
 		.no_draws = g->o.draw,
+		.max_rank = g->o.lora ? g->o.max_lora_rank : 0,
 	};
 	char text[TOKENIZER_ERR_MAX];
 	struct model_error err;
@@ -347,6 +352,21 @@ static int load(struct generate *g)
 	}
 	choose_sampling(g);
 	return 0;
+}
+
+/* Load the adapter, if one is given. */
+static int load_adapter(struct generate *g)
+{
+	struct model_error err;
+	int ret;
+
+	if (!g->o.lora)
+		return 0;
+	ret = adapter_load(g->model, g->o.lora, g->o.max_lora_rank, &g->adapter, &err);
+	if (!ret)
+		return 0;
+	pr_err("%s", err.text);
+	return ret == -EACCES ? EX_NOINPUT : cli_exit_of(ret);
 }
 
 /* The exit code is EX_UNAVAILABLE unless the error has a better one. */
@@ -385,6 +405,8 @@ static int attach(struct generate *g)
 		.block_tokens = block_tokens[g->o.block_tokens],
 		.state_tokens = cli_state_tokens(g->o.state_tokens),
 		.limits = CLI_LIMITS(&g->o),
+		.max_rank = g->o.lora ? g->o.max_lora_rank : 0,
+		.adapter_limits = CLI_LORA_LIMITS(&g->o),
 		.max_seqs = max(max(g->o.samples, g->o.beams), DEF_SEQS),
 		.max_batch = g->o.max_batch,
 		.chunk = g->o.chunk,
@@ -437,6 +459,7 @@ static int submit(struct generate *g)
 			.stops = mi->eos_ids,
 			.nr_stops = g->o.ignore_eos ? 0 : mi->nr_eos,
 			.sampling = g->sampling, .n = g->o.samples,
+			.adapter = g->adapter,
 			.beam_width = g->o.beams,
 			.length_penalty = g->o.beams ?
 				(float)g->length_penalty : 0,
@@ -545,6 +568,8 @@ static int generate(struct generate *g, int argc, char **argv)
 		return max(ret, 0);
 	ret = load(g);
 	if (!ret)
+		ret = load_adapter(g);
+	if (!ret)
 		ret = prompts_read(&g->prompts, argv + 1, nr - 1,
 				   g->o.prompt_file);
 	if (!ret)
@@ -571,6 +596,7 @@ int cli_generate(int argc, char **argv)
 	output_close(&g.out);
 	prompts_free(&g.prompts);
 	tokenizer_free(g.tok);
+	adapter_free(g.adapter);
 	model_free(g.model);
 	if (caught)
 		die_by(caught);

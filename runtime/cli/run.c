@@ -30,6 +30,8 @@
 	  "type of KV, as of kvrt serve")				\
 	x(str, quantization, "quantization", NULL, 0, 0, "TYPE",	\
 	  "quantize the matrices of a folder while loading it, as of kvrt serve") \
+	x(str, lora, "lora", NULL, 0, 0, "DIR",				\
+	  "talk with the model as the adapter (LoRA) in this folder changes it") \
 	x(str, chat_template, "chat-template", NULL, 0, 0, "TEMPLATE",	\
 	  "auto, plain or a file, as of kvrt serve; plain suits a model without a template") \
 	x(choice, kv_groups, "kv-groups", "auto", 0, 0, "auto|one",	\
@@ -82,7 +84,8 @@ const struct kv_program cli_run_program = {
 
 /* ---- arguments of the programs ---- */
 
-#define ARGS_MOST	32u
+#define ARGS_MOST	40u
+#define ADAPTER_NAME	"adapter"	/* its name for the private server */
 #define ARGS_TEXT	16384u
 
 /* Arguments of one program; the texts are copies. */
@@ -207,6 +210,10 @@ static void serve_args(struct run *r)
 	add_option(a, "kv-cache-dtype", o->kv_cache_dtype);
 	add_option(a, "quantization", o->quantization);
 	add_option(a, "chat-template", o->chat_template);
+	if (o->lora) {
+		add(a, "--lora");
+		add(a, "%s=%s", ADAPTER_NAME, o->lora);
+	}
 	add_option(a, "kv-groups", o->kv_groups ? "one" : "auto");
 	add_option(a, "threads", o->threads);
 	if (r->plan.max_len) {
@@ -241,7 +248,7 @@ static int prepare(struct run *r, const char *text)
 	const struct run_opts *o = r->o;
 	const struct run_wish wish = {
 		.max_len = o->max_model_len, .pool_bytes = o->pool_size,
-		.backend = o->backend,
+		.backend = o->backend, .lora = o->lora,
 	};
 	int ret;
 
@@ -280,6 +287,8 @@ static int run_with(const struct run_opts *o, const struct chat_opts *talk,
 	char url[NEST_DIR_MAX + 32];
 	int ret;
 
+	if (o->lora)
+		with.model = ADAPTER_NAME;
 	with.gone = nest_is_gone;
 	with.arg = &r.nest;
 	r.o = o;

@@ -12,11 +12,13 @@
  * @max_len:    tokens of the longest sequence, 0: not given
  * @pool_bytes: 0: not given
  * @backend:    choice of --backend: auto, host, cuda
+ * @lora:       folder of an adapter, NULL: none
  */
 struct run_wish {
 	u32	max_len;
 	u64	pool_bytes;
 	u32	backend;
+	const char *lora;
 };
 
 /**
@@ -38,12 +40,14 @@ struct run_plan {
  * @least_bytes:  KV of a token in the smallest layer group, 0: there is one group
  * @len:          tokens of a sequence of full length
  * @weight_bytes: memory that its weights take beside the pool
+ * @adapter_bytes: most memory that an adapter takes in the pool, 0: there is none
  */
 struct run_need {
 	u64	token_bytes;
 	u64	least_bytes;
 	u64	len;
 	u64	weight_bytes;
+	u64	adapter_bytes;
 };
 
 /**

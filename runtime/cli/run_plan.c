@@ -2,8 +2,10 @@
 /*
  * run_plan.c - the sizes of a private daemon
  */
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 
 #include <kvmm/cudrv.h>
 
@@ -32,16 +34,17 @@ bool run_sizes(const struct run_need *n, u64 room, u64 pool, struct run_plan *p)
 	const u64 weights = min(n->weight_bytes, room);
 	/* The other half of host memory is for all the rest. */
 	const u64 most = p->gpu ? room - weights : (room - weights) / 2;
-	u64 extent = p->gpu ? GPU_EXTENT : HOST_EXTENT, each, want, fits, least;
+	u64 extent = p->gpu ? GPU_EXTENT : HOST_EXTENT, each, want, fits, least, spare;
 
 	while (extent < EXTENT_BLOCKS * block)
 		extent *= 2;
 	each = extent / block;
-	want = (DIV_ROUND_UP(blocks, each) + SPARE_EXTENTS) * extent;
+	spare = SPARE_EXTENTS + DIV_ROUND_UP(n->adapter_bytes, extent);
+	want = (DIV_ROUND_UP(blocks, each) + spare) * extent;
 	if (!pool)
 		pool = min(max(want, p->gpu ? 0 : POOL_LEAST), most);
 	pool -= pool % extent;
-	fits = max(pool / extent, (u64)SPARE_EXTENTS) - SPARE_EXTENTS;
+	fits = max(pool / extent, spare) - spare;
 	fits *= each * BLOCK_TOKENS;
 	p->extent_bytes = extent;
 	p->pool_bytes = pool;
@@ -114,6 +117,21 @@ static int judge(const char *dir, u32 max_len, struct run_need *n)
 	return 0;
 }
 
+/*
+ * Memory of an adapter: its file, widened from bf16 to f32, and room that its blocks
+ * leave.  A folder without that file is refused later, with the reason.
+ */
+static u64 adapter_room(const char *dir)
+{
+	char path[PATH_MAX];
+	struct stat st;
+
+	if (!dir)
+		return 0;
+	snprintf(path, sizeof(path), "%s/adapter_model.safetensors", dir);
+	return stat(path, &st) ? 0 : 2 * (u64)st.st_size + MIB;
+}
+
 int run_plan(const char *dir, const struct run_wish *w, struct run_plan *p)
 {
 	struct model_opts mo = { 0 };
@@ -125,6 +143,7 @@ int run_plan(const char *dir, const struct run_wish *w, struct run_plan *p)
 	ret = judge(dir, w->max_len, &n);
 	if (ret)
 		return ret;
+	n.adapter_bytes = adapter_room(w->lora);
 	cli_backend_judged(w->backend, &mo);
 	p->gpu = mo.kernel;
 	room = p->gpu ? gpu_room() : host_room();

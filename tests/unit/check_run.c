@@ -201,6 +201,23 @@ START_TEST(test_sizes_groups)
 }
 END_TEST
 
+/* An adapter has extents of its own beside a sequence of full length. */
+START_TEST(test_sizes_adapter)
+{
+	struct run_need n = { .token_bytes = 262144, .len = 8192 };
+	struct run_plan p = { 0 }, with = { 0 };
+
+	ck_assert(run_sizes(&n, 64 * GIB, 0, &p));
+	n.adapter_bytes = 3 * p.extent_bytes - 1;
+	ck_assert(run_sizes(&n, 64 * GIB, 0, &with));
+	ck_assert_uint_eq(with.pool_bytes, p.pool_bytes + 3 * p.extent_bytes);
+	ck_assert_uint_eq(with.max_len, 8192);
+	/* In a pool of the former size the context is shorter. */
+	ck_assert(run_sizes(&n, 64 * GIB, p.pool_bytes, &with));
+	ck_assert_uint_eq(with.max_len, 8192 - 3 * p.extent_bytes / 262144);
+}
+END_TEST
+
 /* Too little memory shortens the context, and is refused when none is left. */
 START_TEST(test_sizes_small)
 {
@@ -236,6 +253,7 @@ int main(void)
 	tcase_add_test(tc, test_find);
 	tcase_add_test(tc, test_model);
 	tcase_add_test(tc, test_sizes);
+	tcase_add_test(tc, test_sizes_adapter);
 	tcase_add_test(tc, test_sizes_small);
 	tcase_add_test(tc, test_sizes_groups);
 	suite_add_tcase(s, tc);
