@@ -20,9 +20,10 @@
  * prompts are computed in chunks.
  *
  * A request is opened when its adapter is held.  So adapters that lack memory hold up requests
- * that have none, and not the other way round.  The sequence of an adapter has the highest
- * priority: it is never preempted for a request, only for the domain's limits and by the
- * sequence that has waited longest.  At most ADAPTERS_ASKED adapters wait at once.
+ * that have none, and not the other way round.  An adapter that is held and not used at once
+ * is closed, so that adapters that wait for memory do not wait for each other.  The sequence
+ * of an adapter has the highest priority: it is never preempted for a request, only for the
+ * domain's limits and by the sequence that has waited longest.  At most ADAPTERS_ASKED adapters wait at once.
  *
  * A forward reads an adapter only while a step of this attachment is open that names it: only
  * then does the daemon leave its blocks in place.
@@ -36,6 +37,7 @@
 #define K_BYTES		65536u		/* most bytes of K of a token and head */
 #define ADAPTERS_ASKED	2u		/* adapters that wait for memory at once */
 #define ADAPTERS_MAX	256u		/* adapters that are held at once */
+#define SLOT_POLLS	2u		/* times seen waiting: memory is short */
 #define FILL_BYTES	(4u << 20)	/* written between two steps */
 
 static_assert(ADAPTER_DIGEST_LEN / 4 < BLOCK_IDS, "a digest and a number fit into a block's ids");
@@ -116,6 +118,11 @@ int adapters_create(struct engine *e, const struct engine_opts *o, const char *d
 	if (!a->begin || !a->res || !a->used || (e->info->device_uuid && !a->buffer))
 		return engine_refuse(err, -ENOMEM, "no memory for adapters");
 	return 0;
+}
+
+bool adapters_dead(const struct engine *e)
+{
+	return e->adapters.k && !kvmm_alive(e->adapters.k);
 }
 
 /* ---- slots ---- */
@@ -244,12 +251,22 @@ void adapters_opened(struct request *r)
 	r->slot->alive++;
 }
 
-bool adapters_ready(struct request *r)
+/* An adapter that was asked for stays asked for. */
+void adapters_look(struct engine *e)
 {
-	if (!r->slot)
-		return true;
-	r->slot->wanted |= r->slot->state != SLOT_HELD;
-	return r->slot->state == SLOT_HELD;
+	struct list *it, *tmp;
+
+	list_for_each(&e->adapters.slots, it, tmp) {
+		struct slot *s = list_entry(it, struct slot, list);
+
+		s->wanted &= s->state == SLOT_ASKED || s->state == SLOT_FILLING;
+		s->offered = s->state == SLOT_HELD;
+	}
+}
+
+void adapters_want(struct request *r)
+{
+	r->slot->wanted = true;
 }
 
 bool adapters_hold(const struct request *r)
@@ -301,6 +318,7 @@ static int slot_close(struct adapters *a, struct slot *s)
 	ret = kvmm_seq_close(a->k, &s->seq, 1);
 
 	s->state = SLOT_IDLE;
+	s->waits = 0;
 	s->seq = 0;
 	return ret == -ECONNRESET ? ret : 0;
 }
@@ -343,6 +361,7 @@ static int slot_open(struct engine *e, struct slot *s)
 static int slot_adopt(struct engine *e, struct slot *s, const struct kvmm_seq_status *st)
 {
 	s->epoch = st->seq_epoch;
+	s->waits = 0;
 	s->valid = st->valid_len / BLOCK_IDS;
 	e->stats.adapter_blocks_found += s->valid;
 	s->state = SLOT_FILLING;
@@ -464,6 +483,7 @@ static int slot_poll(struct engine *e, struct slot *s)
 		return slot_match(a, s);
 	case KVMM_SEQ_WAITING:
 		s->state = SLOT_ASKED;
+		s->waits++;
 		return s->matched ? 0 : slot_match(a, s);
 	default:
 		s->state = SLOT_ASKED;
@@ -471,10 +491,19 @@ static int slot_poll(struct engine *e, struct slot *s)
 	}
 }
 
-/* Has a request use for it? */
+/*
+ * Has a request use for it?  If it is held, and the queue has opened none of its requests,
+ * it stands in the way of others.
+ */
 static bool slot_is_wanted(const struct slot *s)
 {
-	return s->alive || s->wanted;
+	return s->alive || (s->wanted && !(s->state == SLOT_HELD && s->offered));
+}
+
+static void slot_hold(struct slot *s)
+{
+	s->state = SLOT_HELD;
+	s->offered = false;
 }
 
 static int slot_advance(struct engine *e, struct slot *s, u32 *asked)
@@ -494,7 +523,7 @@ static int slot_advance(struct engine *e, struct slot *s, u32 *asked)
 	if (!ret && s->state == SLOT_FILLING && s->valid < s->nr_blocks)
 		ret = slot_fill(e, s);
 	if (!ret && s->state == SLOT_FILLING && s->valid == s->nr_blocks && !slot_locate(a, s))
-		s->state = SLOT_HELD;
+		slot_hold(s);
 	*asked += s->state == SLOT_ASKED || s->state == SLOT_FILLING;
 	return ret;
 }
@@ -517,6 +546,16 @@ int adapters_advance(struct engine *e)
 			return ret;
 	}
 	return 0;
+}
+
+bool adapters_wait(const struct engine *e)
+{
+	struct list *it, *tmp;
+
+	list_for_each(&e->adapters.slots, it, tmp)
+		if (list_entry(it, struct slot, list)->waits > SLOT_POLLS)
+			return true;
+	return false;
 }
 
 bool adapters_come(const struct engine *e)

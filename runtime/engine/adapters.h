@@ -31,8 +31,10 @@ enum slot_state {
  * @nr:       requests that name it
  * @alive:    of these, requests that are not in the queue
  * @wanted:   a request in the queue would be next, but for the adapter
+ * @offered:  requests in the queue have seen that it is held
  * @seq:      its sequence of the daemon, unless SLOT_IDLE
  * @matched:  the daemon has its ids
+ * @waits:    times that it was seen waiting for memory
  * @epoch:    of that sequence, in SLOT_FILLING and SLOT_HELD
  * @ids:      [@nr_blocks][16] ids that name its blocks
  * @nr_blocks: blocks that it takes
@@ -47,9 +49,11 @@ struct slot {
 	u32			nr;
 	u32			alive;
 	bool			wanted;
+	bool			offered;
 	enum slot_state		state;
 	u64			seq;
 	bool			matched;
+	u32			waits;
 	u32			epoch;
 	u32			*ids;
 	u32			nr_blocks;
@@ -92,6 +96,9 @@ int __must_check adapters_create(struct engine *e, const struct engine_opts *o,
 				 const char *domain, struct engine_error *err);
 void adapters_free(struct engine *e);
 
+/* Has the attachment of the adapters ended? */
+bool adapters_dead(const struct engine *e);
+
 /* The request names an adapter: 0 or -ENOMEM.  adapters_put() undoes it. */
 int __must_check adapters_get(struct engine *e, struct request *r);
 void adapters_put(struct engine *e, struct request *r);
@@ -99,13 +106,16 @@ void adapters_put(struct engine *e, struct request *r);
 /* A request leaves the queue, and has a sequence. */
 void adapters_opened(struct request *r);
 
-/*
- * May the request be opened, as far as its adapter counts?  If not, the adapter is asked
- * for.
- */
-bool adapters_ready(struct request *r);
+/* The queue is about to say which adapters it wants. */
+void adapters_look(struct engine *e);
 
-/* May sequences of the request be in the next step? */
+/* The request waits for its adapter, and would be next. */
+void adapters_want(struct request *r);
+
+/* Does an adapter wait for memory? */
+bool adapters_wait(const struct engine *e);
+
+/* May the request be opened, and its sequences be in a step, as far as its adapter counts? */
 bool adapters_hold(const struct request *r);
 
 /* Let every adapter do the next thing possible.  Return: 0 or -ECONNRESET. */

@@ -279,7 +279,7 @@ void engine_die(struct engine *e, int err)
 
 	if (err != -EPROTO && err != -ENOTRECOVERABLE)
 		snprintf(e->why, sizeof(e->why), "%s",
-			 kvmm_strerror_attach(e->k));
+			 kvmm_strerror_attach(adapters_dead(e) ? e->adapters.k : e->k));
 	e->ended = err == -ENOTRECOVERABLE || kvmm_device_failed(e->k) ?
 		   -ENOTRECOVERABLE : -ECONNRESET;
 	why.err = e->ended;

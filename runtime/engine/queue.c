@@ -287,22 +287,6 @@ static struct lane *queue_turn(struct queue *q)
 	return best;
 }
 
-/* May @r overtake the requests before it, which wait for their adapters? */
-static bool lane_lets_by(const struct lane *l, const struct request *r)
-{
-	struct list *it, *tmp;
-
-	list_for_each(&l->reqs, it, tmp) {
-		const struct request *o = list_entry(it, struct request, queue);
-
-		if (o == r)
-			break;
-		if (!adapters_hold(o) && o->passed >= QUEUE_PATIENCE)
-			return false;
-	}
-	return true;
-}
-
 /* @r is next, before requests that wait for their adapters. */
 static void lane_count_passed(struct lane *l, const struct request *r)
 {
@@ -317,20 +301,43 @@ static void lane_count_passed(struct lane *l, const struct request *r)
 	}
 }
 
-/* The first request of a lane that need not wait for another's prompt or for its adapter. */
+/*
+ * Is memory short?  Then requests with adapters that are held go before those with adapters
+ * that would displace KV or other adapters.
+ */
+static bool queue_is_short(const struct engine *e)
+{
+	return e->queue.ahead < QUEUE_START || adapters_wait(e);
+}
+
+/*
+ * The first request of a lane that need not wait for another's prompt or for its adapter.  Of
+ * those that wait for their adapters the first is asked for if memory is short, else all.
+ */
 static struct request *lane_next(struct engine *e, struct lane *l, u32 *looks)
 {
+	const bool is_short = queue_is_short(e);
+	struct request *r, *late = NULL;
 	struct list *it, *tmp;
 
 	list_for_each(&l->reqs, it, tmp) {
-		struct request *r = list_entry(it, struct request, queue);
-
+		r = list_entry(it, struct request, queue);
 		if (!*looks)
-			return NULL;
+			break;
 		--*looks;
-		if (adapters_ready(r) && !prefix_in_the_making(e, r))
-			return lane_lets_by(l, r) ? r : NULL;
+		if (!adapters_hold(r)) {
+			late = late ? late : r;
+			if (!is_short)
+				adapters_want(r);
+			/* Enough have overtaken it. */
+			if (r->passed >= QUEUE_PATIENCE)
+				break;
+		} else if (!prefix_in_the_making(e, r)) {
+			return r;
+		}
 	}
+	if (late)
+		adapters_want(late);
 	return NULL;
 }
 
@@ -459,6 +466,7 @@ void queue_open(struct engine *e)
 		return;
 	queue_look(e);
 	prefix_look(e);
+	adapters_look(e);
 	while (looks && e->reserved < window && (l = queue_turn(q))) {
 		if (queue_is_ahead(e, l->priority))
 			return;

@@ -423,6 +423,7 @@ int main(int argc, char **argv)
 	struct model_error err;
 	char dir[512];
 
+	setlinebuf(stdout);
 	snprintf(dir, sizeof(dir), "%s/tests/data/demo-model", top ? top : ".");
 	if (model_load(argc > 1 ? argv[1] : dir, &o, &model, &err))
 		bench_die("%s", err.text);

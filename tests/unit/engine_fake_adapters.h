@@ -27,6 +27,7 @@ NEVER(u32, adapter_pairs, const struct model *m)
 NEVER(int, adapter_write, const struct adapter *a, u64 bytes, u32 block, void *to)
 NEVER(int, model_put, struct model *m, void *to, const void *from, u64 bytes)
 
+NEVER(bool, kvmm_alive, struct kvmm *k)
 NEVER(void *, kvmm_block, const struct kvmm *k, u32 entry, u32 shard)
 NEVER(int, kvmm_seq_open, struct kvmm *k, const struct kvmm_open_arg *args, u32 nr,
 	struct kvmm_open_res *res)
