@@ -19,11 +19,12 @@
  * Blocks that are not found are written from the adapter's file, a few between two steps, as
  * prompts are computed in chunks.
  *
- * A request is opened when its adapter is held.  So adapters that lack memory hold up requests
- * that have none, and not the other way round.  An adapter that is held and not used at once
- * is closed, so that adapters that wait for memory do not wait for each other.  The sequence
- * of an adapter has the highest priority: it is never preempted for a request, only for the
- * domain's limits and by the sequence that has waited longest.  At most ADAPTERS_ASKED adapters wait at once.
+ *  request is opened when its adapter is held.  So adapters that lack memory hold up
+ * requests that have none, and not the other way round.  An adapter that is held and not
+ * used at once is closed, so that adapters that wait for memory do not wait for each other.
+ * The sequence of an adapter has the highest priority: it is never preempted for a request,
+ * only for the domain's limits and by the sequence that has waited longest.  At most
+ * ADAPTERS_ASKED adapters wait at once.
  *
  * A forward reads an adapter only while a step of this attachment is open that names it: only
  * then does the daemon leave its blocks in place.
