@@ -19,7 +19,7 @@
  * Blocks that are not found are written from the adapter's file, a few between two steps, as
  * prompts are computed in chunks.
  *
- *  request is opened when its adapter is held.  So adapters that lack memory hold up
+ * A request is opened when its adapter is held.  So adapters that lack memory hold up
  * requests that have none, and not the other way round.  An adapter that is held and not
  * used at once is closed, so that adapters that wait for memory do not wait for each other.
  * The sequence of an adapter has the highest priority: it is never preempted for a request,
