@@ -57,12 +57,12 @@ static struct kvmm_group adapters_layout(u64 block_bytes)
 /* Content of one domain has one type and one size of blocks. */
 static void adapters_identity(const struct engine *e, u64 block_bytes, u8 *out)
 {
-	const u32 dtype = e->info->dtype;
+	const u32 type[2] = { e->info->dtype, e->info->mode };
 	struct kvmm_identity id;
 
 	kvmm_identity_init(&id);
 	kvmm_identity_add(&id, "adapters", &block_bytes, sizeof(block_bytes));
-	kvmm_identity_add(&id, "dtype", &dtype, sizeof(dtype));
+	kvmm_identity_add(&id, "type", type, sizeof(type));
 	kvmm_identity_final(&id, out);
 }
 

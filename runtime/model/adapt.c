@@ -99,7 +99,7 @@ void adapt(struct model *model, u32 layer, const float *x, u32 cols,
 	struct model_work *w = &model->work;
 	struct kern_adapt k = {
 		.x = x, .cols = cols, .parts = w->adapt_parts, .t = w->adapt_t,
-		.dtype = in_bf16(model) ? KERN_BF16 : KERN_F32,
+		.dtype = adapter_dtype(model),
 	};
 	const struct adapter_pair *pair;
 	u32 i, o;

@@ -354,7 +354,7 @@ int adapter_load(const struct model *model, const char *dir, u32 max_rank, struc
 	if (!a)
 		return model_fail_errno(err, -ENOMEM, dir, "load");
 	a->fd = -1;
-	a->type = in_bf16(model) ? KERN_BF16 : KERN_F32;
+	a->type = adapter_dtype(model);
 	a->pairs = adapter_pairs(model);
 	a->dir = strdup(dir);
 	a->info.dir = a->dir;
@@ -406,7 +406,8 @@ static u64 longest_side(const struct model_config *cfg)
 
 u64 adapter_block_bytes(const struct model *model, u32 max_rank, struct model_error *err)
 {
-	const u64 side = longest_side(&model->cfg) * (in_bf16(model) ? 2 : 4);
+	const u64 side = longest_side(&model->cfg) *
+			 kern_dtype_size(adapter_dtype(model));
 
 	if (!side) {
 		model_fail(err, -EOPNOTSUPP, "%s: %s takes no adapters: leave out --lora, or merge "

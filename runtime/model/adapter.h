@@ -37,7 +37,7 @@ enum adapter_site {
 
 /**
  * struct adapter_pair - the two matrices of a site, where they lie in memory
- * @a:     [rank][columns of W], of the type of the model's arithmetic (f32 or bf16)
+ * @a:     [rank][columns of W], f32 in exact mode with arithmetic in f32, else bf16
  * @b:     [rank][rows of W], the second matrix transposed, of the same type
  * @rank:  0: the site has none
  * @scale: factor on the product

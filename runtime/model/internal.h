@@ -247,6 +247,15 @@ struct layer_kv {
 
 /* ---- adapt.c ---- */
 
+/*
+ * Type of the numbers of adapters.  Fast mode may round factors to bf16, and so halves the
+ * memory of adapters.
+ */
+static inline enum kern_dtype adapter_dtype(const struct model *model)
+{
+	return in_bf16(model) || model->info.mode == MODEL_FAST ? KERN_BF16 : KERN_F32;
+}
+
 /* List the rows of adapters.  For the batch that is packed. */
 void adapts_pack(struct model *model, const struct model_seq_in *seqs, u32 nr_seqs);
 

@@ -13,7 +13,8 @@
  *
  * Adapters have made-up numbers and pairs at q, k, v and o.
  *
- * Usage: bench_adapters [MODEL [POOL_MIB [REQUESTS]]]
+ * Usage: bench_adapters [MODEL [POOL_MIB [REQUESTS]]]; KVMM_ROUNDS=N, KVMM_LORA_WEIGHTS=1 (one pool
+ * with other weights, too)
  */
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -23,7 +24,7 @@
 #include "runtime/model/adapter.h"
 #include "tests/bench/bench.h"
 
-#define ROUNDS		3
+#define ROUNDS_MAX	9u
 #define ADAPTERS	64u
 #define RANK		16u
 #define BATCH		64u
@@ -38,6 +39,7 @@
 static struct model *model;
 static struct adapter *adapters[ADAPTERS];
 static char folder[64];
+static u32 rounds = 3;	/* $KVMM_ROUNDS */
 
 static u32 draw(u64 *state, u32 below)
 {
@@ -222,28 +224,28 @@ static void batches(void)
 	static const char * const args[] = { "--pool-size", "4G", "--extent-size", "2M", NULL };
 	static const u32 nr[] = { 1, 8, 64 };
 	static const double aim[] = { 0.9, 0.9, 0.75 };
-	double none[ROUNDS], with[ARRAY_SIZE(nr)][ROUNDS], ratio[ROUNDS];
+	double none[ROUNDS_MAX], with[ARRAY_SIZE(nr)][ROUNDS_MAX], ratio[ROUNDS_MAX];
 	struct bench_figure f = { .unit = "tokens/s", .peer = "none" };
 	struct bench_daemon d;
 	char name[64];
 	u32 r, i;
 
 	bench_daemon_start(&d, args);
-	for (r = 0; r < ROUNDS; r++) {
+	for (r = 0; r < rounds; r++) {
 		none[r] = batch_speed(&d, 0);
 		for (i = 0; i < ARRAY_SIZE(nr); i++)
 			with[i][r] = batch_speed(&d, nr[i]);
 	}
 	bench_daemon_stop(&d);
 	for (i = 0; i < ARRAY_SIZE(nr); i++) {
-		for (r = 0; r < ROUNDS; r++)
+		for (r = 0; r < rounds; r++)
 			ratio[r] = with[i][r] / none[r];
 		snprintf(name, sizeof(name), "adapters.batch64.of%u", nr[i]);
 		f.name = name;
-		f.value = bench_median(with[i], ROUNDS);
-		f.peer_value = bench_median(none, ROUNDS);
-		f.ratio = bench_median(ratio, ROUNDS);
-		bench_range(ratio, ROUNDS, &f.ratio_low, &f.ratio_high);
+		f.value = bench_median(with[i], rounds);
+		f.peer_value = bench_median(none, rounds);
+		f.ratio = bench_median(ratio, rounds);
+		bench_range(ratio, rounds, &f.ratio_low, &f.ratio_high);
 		f.min_ratio = aim[i];
 		bench_report(&f);
 	}
@@ -311,10 +313,12 @@ static void send(struct load *l)
  * struct way - how the pool is used
  * @area: bytes of the area for adapters; 0: there is none
  * @drop: adapters are loaded for each use
+ * @weight: of the domain of the adapters; 0: kvrt's own
  */
 struct way {
 	u64	area;
 	bool	drop;
+	u32	weight;
 };
 
 static void say(const struct way *w, const struct load *l, double s)
@@ -322,8 +326,9 @@ static void say(const struct way *w, const struct load *l, double s)
 	struct engine_stats st;
 
 	engine_get_stats(l->engine, &st);
-	printf("note: area %4llu MiB%s: %6.1f tokens/s; %llu blocks of adapters found, %llu read; ",
-	       (unsigned long long)w->area >> 20, w->drop ? ", loaded for each use" : "",
+	printf("note: area %4llu MiB, weight %u%s: %6.1f tokens/s; adapters: %llu blocks found, %llu read; ",
+	       (unsigned long long)w->area >> 20, w->weight,
+	       w->drop ? ", loaded for each use" : "",
 	       (double)l->tokens / s, (unsigned long long)st.adapter_blocks_found,
 	       (unsigned long long)st.adapter_blocks_read);
 	printf("%llu of %llu prompt tokens cached; %llu preemptions, %llu tokens computed again\n",
@@ -338,7 +343,7 @@ static double way_speed(const char *size, u64 pool, u32 requests, const struct w
 	const char *const args[] = { "--pool-size", size, "--extent-size", "1M", NULL };
 	struct engine_opts o = {
 		.max_seqs = 2 * BATCH, .max_batch = BATCH, .max_rank = RANK,
-		.drop_adapters = w->drop,
+		.drop_adapters = w->drop, .adapter_limits.weight = w->weight,
 	};
 	struct load l = { .nr = requests, .rnd = 7 };
 	struct bench_daemon d;
@@ -374,18 +379,18 @@ static double way_speed(const char *size, u64 pool, u32 requests, const struct w
 static void report(const char *name, const char *peer, const double *own, const double *other,
 		   double aim)
 {
-	double ratio[ROUNDS];
+	double ratio[ROUNDS_MAX];
 	struct bench_figure f = {
 		.name = name, .unit = "tokens/s", .peer = peer, .min_ratio = aim,
 	};
 	u32 r;
 
-	for (r = 0; r < ROUNDS; r++)
+	for (r = 0; r < rounds; r++)
 		ratio[r] = own[r] / other[r];
-	f.value = bench_median(own, ROUNDS);
-	f.peer_value = bench_median(other, ROUNDS);
-	f.ratio = bench_median(ratio, ROUNDS);
-	bench_range(ratio, ROUNDS, &f.ratio_low, &f.ratio_high);
+	f.value = bench_median(own, rounds);
+	f.peer_value = bench_median(other, rounds);
+	f.ratio = bench_median(ratio, rounds);
+	bench_range(ratio, rounds, &f.ratio_low, &f.ratio_high);
 	bench_report(&f);
 }
 
@@ -393,20 +398,25 @@ static void pools(u32 mib, u32 requests)
 {
 	static const u32 part[] = { 8, 4, 2 };	/* area: the pool divided by it */
 	const u64 pool = (u64)mib << 20;
-	double own[ROUNDS], drop[ROUNDS], area[ARRAY_SIZE(part)][ROUNDS], best[ROUNDS];
+	double area[ARRAY_SIZE(part)][ROUNDS_MAX];
+	double own[ROUNDS_MAX], drop[ROUNDS_MAX], best[ROUNDS_MAX];
 	char size[24];
 	u32 r, i, top = 0;
 
 	snprintf(size, sizeof(size), "%uM", mib);
-	for (r = 0; r < ROUNDS; r++) {
+	for (r = 0; r < rounds; r++) {
 		own[r] = way_speed(size, pool, requests, &(struct way){ 0 });
+		if (getenv("KVMM_LORA_WEIGHTS")) {
+			way_speed(size, pool, requests, &(struct way){ .weight = 25 });
+			way_speed(size, pool, requests, &(struct way){ .weight = 5 });
+		}
 		for (i = 0; i < ARRAY_SIZE(part); i++)
 			area[i][r] = way_speed(size, pool, requests,
 					       &(struct way){ .area = pool / part[i] });
 		drop[r] = way_speed(size, pool, requests, &(struct way){ .drop = true });
 	}
 	for (i = 1; i < ARRAY_SIZE(part); i++)
-		if (bench_median(area[i], ROUNDS) > bench_median(area[top], ROUNDS))
+		if (bench_median(area[i], rounds) > bench_median(area[top], rounds))
 			top = i;
 	memcpy(best, area[top], sizeof(best));
 	printf("note: the best area is 1/%u of the pool\n", part[top]);
@@ -424,6 +434,8 @@ int main(int argc, char **argv)
 	char dir[512];
 
 	setlinebuf(stdout);
+	if (getenv("KVMM_ROUNDS"))
+		rounds = min((u32)atoi(getenv("KVMM_ROUNDS")), ROUNDS_MAX);
 	snprintf(dir, sizeof(dir), "%s/tests/data/demo-model", top ? top : ".");
 	if (model_load(argc > 1 ? argv[1] : dir, &o, &model, &err))
 		bench_die("%s", err.text);

@@ -47,7 +47,9 @@ static bool print_pairs(const struct adapter *a, u64 block_bytes, FILE *out)
 
 int main(int argc, char **argv)
 {
-	const struct model_opts opts = { .dtype = MODEL_F32, .dummy = true, .judge = true };
+	const struct model_opts opts = {
+		.dtype = MODEL_F32, .mode = MODEL_EXACT, .dummy = true, .judge = true,
+	};
 	struct model_error err;
 	struct adapter *a;
 	struct model *model;

@@ -191,7 +191,9 @@ static inline void lora_config(u32 rank, const char *key, const char *value)
 
 static inline void open_model(const char *name, enum model_dtype dtype)
 {
-	const struct model_opts o = { .dtype = dtype, .judge = true, .dummy = true };
+	const struct model_opts o = {
+		.dtype = dtype, .mode = MODEL_EXACT, .judge = true, .dummy = true,
+	};
 
 	golden_read(name);
 	ck_assert_msg(!model_load(case_dir, &o, &model, &failure), "%s", failure.text);

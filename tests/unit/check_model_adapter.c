@@ -192,7 +192,7 @@ END_TEST
 /* The case as a GGUF file in place of its folder. */
 static void open_gguf(const char *name)
 {
-	const struct model_opts o = { .dtype = MODEL_F32, .judge = true };
+	const struct model_opts o = { .dtype = MODEL_F32, .mode = MODEL_EXACT, .judge = true };
 	struct model_config config;
 	struct ckpt *c = NULL;
 	char path[200];
