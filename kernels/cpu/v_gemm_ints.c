@@ -22,6 +22,7 @@
 #ifdef KERN_INTS
 
 #include "kernels/cpu/ints_vec.h"
+#include "kernels/cpu/unroll.h"
 
 #define TILE_M		8u
 /* A part of K, and the rows of x from which on K is cut. */
@@ -108,7 +109,7 @@ static __inline_always u32 largest(const vf *x)
 	vi most = { 0 }, bits, more;
 	u32 i;
 
-#pragma GCC unroll 4
+KERN_UNROLL(4)
 	for (i = 0; i < GROUP_VECS; i++) {
 		bits = (vi)x[i] & 0x7fffffff;
 		more = bits > most;
@@ -141,7 +142,7 @@ static __inline_always float group_round(const float *from, vi *q, s8 *to)
 	u32 bits, i;
 	bool none;
 
-#pragma GCC unroll 4
+KERN_UNROLL(4)
 	for (i = 0; i < GROUP_VECS; i++)
 		x[i] = vf_load(from + i * VW);
 	bits = largest(x);
@@ -149,7 +150,7 @@ static __inline_always float group_round(const float *from, vi *q, s8 *to)
 	/* Too small for a quotient in f32: 0.  No number: all results are none. */
 	none = bits >= 0x7f800000u || !(most > 1e-30f);
 	by = vf_set(none ? 0.0f : 127.0f / most);
-#pragma GCC unroll 4
+KERN_UNROLL(4)
 	for (i = 0; i < GROUP_VECS; i++) {
 		q[i] = (vi)(x[i] * by + vf_set(magic)) - (vi)vf_set(magic);
 		q[i] = none ? vi_set(0) : q[i];
@@ -196,11 +197,11 @@ static __inline_always void add_pairs(const u8 *p, const u32 up, vq *w)
 {
 	u32 i, s;
 
-#pragma GCC unroll 2
+KERN_UNROLL(2)
 	for (i = 0; i < 2; i++) {
 		const vq v = vq_load(p + 64 * i);
 
-#pragma GCC unroll 4
+KERN_UNROLL(4)
 		for (s = 0; s < 4; s++) {
 			const s32 at = (s32)up - 2 * (s32)s;
 			const vq moved = at >= 0 ? vq_left(v, at) :
@@ -217,7 +218,7 @@ static __inline_always void add_bits(const u8 *p, const u32 up, vq *w)
 	const vq v = vq_load(p);
 	u32 i;
 
-#pragma GCC unroll 8
+KERN_UNROLL(8)
 	for (i = 0; i < INT_VECS; i++) {
 		const s32 at = (s32)up - (s32)i;
 		const vq moved = at >= 0 ? vq_left(v, at) : vq_right(v, -at);
@@ -231,7 +232,7 @@ static __inline_always void load_halves(const u8 *p, vq *w)
 	const vq low = vq_set8(15);
 	u32 i;
 
-#pragma GCC unroll 4
+KERN_UNROLL(4)
 	for (i = 0; i < 4; i++) {
 		const vq v = vq_load(p + 64 * i);
 
@@ -355,18 +356,18 @@ static __inline_always void part_add(const struct int_form f, const vq *w,
 	u32 i, m;
 	s32 x;
 
-#pragma GCC unroll 8
+KERN_UNROLL(8)
 	for (m = 0; m < mr; m++)
 		acc[m] = vq_set(zero ? group_of(at, m)->from[half] : 0);
-#pragma GCC unroll 8
+KERN_UNROLL(8)
 	for (i = v; i < v + nr; i++) {
-#pragma GCC unroll 8
+KERN_UNROLL(8)
 		for (m = 0; m < mr; m++) {
 			memcpy(&x, at->q + m * at->bytes + 4 * i, sizeof(x));
 			acc[m] = vq_dot(acc[m], w[i], x, f.zero == 128);
 		}
 	}
-#pragma GCC unroll 8
+KERN_UNROLL(8)
 	for (m = 0; m < mr; m++)
 		y[m] = part_end(f, acc[m], s, group_of(at, m), half, y[m]);
 }
@@ -432,7 +433,7 @@ static __inline_always void ask_codes(const struct int_form f, const u8 *codes,
 
 	if (ask >= end)
 		ask += panel - part;
-#pragma GCC unroll 8
+KERN_UNROLL(8)
 	for (a = 0; a < f.bits; a++)
 		_mm_prefetch(ask + 64 * a, _MM_HINT_T1);
 }
@@ -467,7 +468,7 @@ static __inline_always void tile(const struct int_form f,
 	vy y[TILE_M];
 	u32 u, m;
 
-#pragma GCC unroll 8
+KERN_UNROLL(8)
 	for (m = 0; m < mr; m++)
 		y[m] = !t->k ? vy_zero() :
 		       vy_load_part(sums_at(i, t, m),
@@ -481,7 +482,7 @@ static __inline_always void tile(const struct int_form f,
 			unit_add(f, codes, &block, u, &at, mr, y);
 		}
 	}
-#pragma GCC unroll 8
+KERN_UNROLL(8)
 	for (m = 0; m < mr; m++)
 		sums_store(i, t, m, y[m]);
 }
