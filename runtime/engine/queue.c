@@ -287,7 +287,7 @@ static struct lane *queue_turn(struct queue *q)
 	return best;
 }
 
-/* @r is next, before requests that wait for their adapters. */
+/* @r is opened before requests that wait for their adapters. */
 static void lane_count_passed(struct lane *l, const struct request *r)
 {
 	struct list *it, *tmp;
@@ -370,7 +370,8 @@ static struct request *lane_next_by_prefix(struct engine *e, struct lane *l,
 
 		if (r == best)
 			break;
-		r->passed++;
+		/* lane_count_passed() counts the others. */
+		r->passed += adapters_hold(r);
 	}
 	return best;
 }
@@ -440,6 +441,7 @@ static bool queue_open_one(struct engine *e, struct lane *l, struct request *r)
 	r->root = seq_create(e, r);
 	if (!r->root)
 		return false;		/* no memory: try later */
+	lane_count_passed(l, r);
 	queue_remove(e, r);
 	adapters_opened(r);
 	q->asked[q->nr_asked++] = r->root;
@@ -476,7 +478,6 @@ void queue_open(struct engine *e)
 			l->round = q->round;
 			continue;
 		}
-		lane_count_passed(l, r);
 		if (!queue_open_one(e, l, r))
 			return;
 	}
