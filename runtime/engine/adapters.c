@@ -19,9 +19,10 @@
  * Blocks that are not found are written from the adapter's file, a few between two steps, as
  * prompts are computed in chunks.
  *
- * A request is opened when its adapter is held.  So adapters that lack memory hold up
- * requests that have none, and not the other way round.  An adapter that is held and not
- * used at once is closed, so that adapters that wait for memory do not wait for each other.
+ * A request is opened when its adapter is held.  So a request that waits for its adapter
+ * has no memory yet, and an adapter never waits for the memory of its own requests.  An
+ * adapter that is held and not used at once is closed, so that adapters that wait for memory
+ * do not wait for each other.
  * The sequence of an adapter has the highest priority: it is never preempted for a request,
  * only for the domain's limits and by the sequence that has waited longest.  At most
  * ADAPTERS_ASKED adapters wait at once.
@@ -333,6 +334,23 @@ static int slot_match(struct adapters *a, struct slot *s)
 	return ret == -ECONNRESET ? ret : 0;
 }
 
+/* Why the daemon refuses an adapter memory, as seq_refused() says it of KV. */
+static const char *slot_refusal(int err)
+{
+	switch (err) {
+	case -E2BIG:
+		return "it can never fit: give the domain of the adapters or the pool more";
+	case -EDQUOT:
+		return "it no longer fits: give the domain of the adapters or the pool more";
+	case -ENODEV:
+		return "kvmm has lost what the GPU's memory held: see its log";
+	case -ESHUTDOWN:
+		return "kvmm is being drained: nothing new begins until its operator ends that";
+	default:
+		return strerror(-err);
+	}
+}
+
 static int slot_open(struct engine *e, struct slot *s)
 {
 	struct adapters *a = &e->adapters;
@@ -349,8 +367,7 @@ static int slot_open(struct engine *e, struct slot *s)
 	if (ret == -EAGAIN || ret == -ENOSPC || ret == -EBUSY)
 		return 0;
 	if (ret) {
-		slot_fail(e, s, ret, ret == -E2BIG ? "it can never fit: give the domain of the adapters or the pool more" :
-			  ret == -ESHUTDOWN ? "kvmm is being drained" : strerror(-ret));
+		slot_fail(e, s, ret, slot_refusal(ret));
 		return 0;
 	}
 	s->seq = res.seq;
@@ -359,14 +376,13 @@ static int slot_open(struct engine *e, struct slot *s)
 }
 
 /* The sequence is READY: take over its valid blocks. */
-static int slot_adopt(struct engine *e, struct slot *s, const struct kvmm_seq_status *st)
+static void slot_adopt(struct engine *e, struct slot *s, const struct kvmm_seq_status *st)
 {
 	s->epoch = st->seq_epoch;
 	s->waits = 0;
-	s->valid = st->valid_len / BLOCK_IDS;
+	s->valid = min(st->valid_len / BLOCK_IDS, s->nr_blocks);
 	e->stats.adapter_blocks_found += s->valid;
 	s->state = SLOT_FILLING;
-	return 0;
 }
 
 /* Where its blocks are: 0 or -EAGAIN. */
@@ -374,11 +390,13 @@ static int slot_locate(struct adapters *a, struct slot *s)
 {
 	u32 i;
 
+	s->located = false;
 	if (kvmm_seq_table(a->k, s->seq, 0, 0, s->nr_blocks, s->table))
 		return -EAGAIN;
 	for (i = 0; i < s->nr_blocks; i++)
 		s->blocks[i] = kvmm_block(a->k, s->table[i], 0);
 	adapter_locate(s->adapter, a->block_bytes, s->blocks, &s->place);
+	s->located = true;
 	return 0;
 }
 
@@ -453,7 +471,8 @@ static int slot_fill(struct engine *e, struct slot *s)
 	err = res.status ? -EAGAIN : slot_write_some(e, s, nr);
 	ret = slot_written(e, s, err ? 0 : nr, (u64)(engine_now() - begun));
 	if (!ret && err && err != -EAGAIN) {
-		slot_fail(e, s, err, "its file was cut or changed while it was served");
+		slot_fail(e, s, err, err == -EIO ? "its file was cut or changed while it was served" :
+			  strerror(-err));
 		return slot_close(a, s);
 	}
 	return ret;
@@ -467,17 +486,18 @@ static int slot_poll(struct engine *e, struct slot *s)
 
 	if (ret == -ECONNRESET || ret == -EAGAIN)
 		return 0;	/* the next daemon rewrites the record */
-	if (ret || st.state == KVMM_SEQ_CLOSED) {
+	if (ret) {
 		s->state = SLOT_IDLE;
+		s->waits = 0;
 		return 0;
 	}
 	switch (st.state) {
 	case KVMM_SEQ_READY:
 		if (s->state == SLOT_ASKED || s->epoch != st.seq_epoch)
-			return slot_adopt(e, s, &st);
+			slot_adopt(e, s, &st);
 		return 0;
 	case KVMM_SEQ_FAILED:
-		slot_fail(e, s, st.reason, "the domain of the adapters has too little memory for it: give it or the pool more");
+		slot_fail(e, s, st.reason, slot_refusal(st.reason));
 		return slot_close(a, s);
 	case KVMM_SEQ_RECOMPUTE:
 		s->state = SLOT_ASKED;
@@ -584,19 +604,19 @@ static u32 step_slots(struct adapters *a, const struct step *st)
 
 		for (j = 0; s && j < nr && a->used[j] != s; j++)
 			;
-		if (!s || j < nr || nr == a->max)
+		if (!s || j < nr)
 			continue;
 		s->granted = false;
-		if (s->state == SLOT_HELD)
+		if (s->state == SLOT_HELD && nr < a->max)
 			a->used[nr++] = s;
 	}
 	return nr;
 }
 
-/* The daemon may have moved blocks since the last step: 0, or -EAGAIN. */
+/* Look again where blocks are if the daemon may have moved them: 0 or -EAGAIN. */
 static int slot_moved(struct adapters *a, struct slot *s, const struct kvmm_begin_res *res)
 {
-	return res->table_lo < s->nr_blocks ? slot_locate(a, s) : 0;
+	return s->located && res->table_lo >= s->nr_blocks ? 0 : slot_locate(a, s);
 }
 
 /* Is there no adapter, or one that the step keeps in place? */

@@ -41,6 +41,8 @@ enum slot_state {
  * @valid:    leading blocks with content
  * @place:    where its matrices are, in SLOT_HELD
  * @blocks:   [@nr_blocks] addresses
+ * @table:    [@nr_blocks] entries of its table
+ * @located:  @place is that of the table, but for what the next grant says
  * @granted:  the open step has it
  */
 struct slot {
@@ -61,6 +63,7 @@ struct slot {
 	struct adapter_place	place;
 	void			**blocks;
 	u32			*table;
+	bool			located;
 	bool			granted;
 };
 
@@ -74,7 +77,9 @@ struct slot {
  * @open:        that step is open, and reads adapters
  * @salvaged:    salvages when it was begun
  * @buffer:      a block in host memory, if the pool is on a device
- * @begin, @res: arguments of a step, [@max] each
+ * @begin, @res: arguments and answers of a step, [@max] each
+ * @used:        [@max] adapters of a step
+ * @max:         most adapters of a step
  */
 struct adapters {
 	struct kvmm			*k;
