@@ -56,12 +56,12 @@ static int read_text(const char *key, const json_t *v, char *out, size_t size,
 
 static int read_name(const json_t *v, char *out, struct api_error *err)
 {
-	if (read_text("lora_name", v, out, ADAPTERS_NAME_MAX + 1, err))
+	if (read_text("lora_name", v, out, SERVED_NAME_MAX + 1, err))
 		return -1;
 	if (served_is_name(out, strlen(out)))
 		return 0;
 	return api_fail(err, 400, "lora_name", "invalid_value",
-			"lora_name has control characters");
+			"lora_name has control characters: leave them out");
 }
 
 /* vLLM's flag for another layout of the weights of experts. */
@@ -164,7 +164,7 @@ static int name_failed(int ret, const char *name, struct api_error *err)
 	if (ret == -ENOSPC)
 		return api_fail(err, 400, "lora_name", "too_many_adapters",
 				"the model has %u adapters, as many as there may be: unload one",
-				ADAPTERS_MAX);
+				SERVED_MAX);
 	return api_fail(err, 503, "", "out_of_memory", "no memory for the adapter");
 }
 
@@ -172,6 +172,7 @@ static int load(struct adapter_job *j)
 {
 	const struct adapter_order *o = &j->order;
 	struct backend *b = j->b;
+	struct adapter_info info;
 	struct adapter *adapter;
 	struct model_error why;
 	int ret;
@@ -184,11 +185,14 @@ static int load(struct adapter_job *j)
 	ret = adapter_load(b->model, o->dir, b->o.engine.max_rank, &adapter, &why);
 	if (ret)
 		return load_failed(ret, why.text, &j->err);
-	pr_info("adapter %s: %s, rank %u, %.1f MB", o->name, o->dir,
-		adapter_info(adapter)->rank, (double)adapter_info(adapter)->bytes / 1e6);
+	/* Once it has its name, a request to unload it may free it at any time. */
+	info = *adapter_info(adapter);
+	info.dir = o->dir;
 	ret = served_add(&b->adapters, o->name, o->dir, adapter, o->inplace);
-	if (!ret)
+	if (!ret) {
+		served_log(o->name, &info);
 		return 0;
+	}
 	adapter_free(adapter);
 	return name_failed(ret, o->name, &j->err);
 }
@@ -206,7 +210,7 @@ static void on_load(struct mail *m)
 
 static void answer(struct conn *c, const char *name, const char *how)
 {
-	char line[ADAPTERS_NAME_MAX + 64];
+	char line[SERVED_NAME_MAX + 64];
 	const int n = snprintf(line, sizeof(line), "adapter %s is %s\n", name, how);
 
 	conn_reply(c, 200, "text/plain; charset=utf-8", NULL, line, (size_t)n);

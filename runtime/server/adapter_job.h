@@ -16,7 +16,7 @@
  * @inplace: take the name from the adapter that has it
  */
 struct adapter_order {
-	char	name[ADAPTERS_NAME_MAX + 1];
+	char	name[SERVED_NAME_MAX + 1];
 	char	dir[PATH_MAX];
 	bool	inplace;
 };

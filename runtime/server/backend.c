@@ -492,7 +492,7 @@ static int reserve_adapters(struct backend *b)
 	for (i = 0; !err && i < b->o.nr_adapters; i++)
 		if (b->o.adapters[i].model == b->o.index)
 			err = served_reserve(&b->adapters, b->o.adapters[i].name,
-					       b->o.adapters[i].dir);
+					     b->o.adapters[i].dir);
 	return err;
 }
 

@@ -13,9 +13,9 @@
 #include <pthread.h>
 
 #include "runtime/engine/engine.h"
-#include "runtime/server/served.h"
 #include "runtime/server/api.h"
 #include "runtime/server/mailbox.h"
+#include "runtime/server/served.h"
 #include "runtime/server/session.h"
 
 #define BACKEND_IDENTITY_LEN	32u
@@ -174,7 +174,7 @@ struct backend_opts {
 struct backend {
 	struct backend_opts	o;
 	struct api_model	api;
-	struct served_adapters		adapters;
+	struct served_adapters	adapters;
 	struct mailbox		inbox;
 	u32			state;
 	s64			beat_ns;

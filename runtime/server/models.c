@@ -123,6 +123,19 @@ int backend_admits(const struct backend *b, struct api_error *err)
 	return 0;
 }
 
+/* The name belongs to an adapter, or to nothing, where only a model may be named. */
+static void no_model(const struct site *s, const char *name, size_t len, struct api_error *err)
+{
+	struct served_adapter *a = models_adapter(s, name, len, NULL);
+
+	if (a)
+		api_fail(err, 404, "model", "model_not_found",
+			 "'%.100s' is an adapter: give the name of its model", a->name);
+	else
+		models_unknown(s, name, len, err);
+	served_put(a);
+}
+
 /* The model that has this name, or an adapter with this name. */
 static struct backend *route_name(const struct site *s, const char *name, size_t len,
 				  struct served_adapter **adapter, struct api_error *err)
@@ -132,7 +145,7 @@ static struct backend *route_name(const struct site *s, const char *name, size_t
 	if (!b && adapter)
 		*adapter = models_adapter(s, name, len, &b);
 	if (!b)
-		models_unknown(s, name, len, err);
+		no_model(s, name, len, err);
 	return b;
 }
 

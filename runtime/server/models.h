@@ -40,7 +40,7 @@ int backend_gone(struct api_error *err);
  * models_route() - the backend of the model that a body names
  * @root:    JSON of the body, of any type
  * @adapter: a reference to the adapter that it names instead, or NULL; with NULL for
- *           @adapter the name of an adapter is unknown
+ *           @adapter the body must name a model
  *
  * If the body names no model, the only model is meant; with several it is an
  * error.

@@ -45,7 +45,7 @@ static int read_wish(const struct server_opts *o, const struct plan_model *plan,
 	dir = strchr(name, '=');
 	if (!dir || !dir[1] || !served_is_name(name, (size_t)(dir - name))) {
 		pr_err("--lora %.100s: give a name of 1 to %u bytes and a folder, NAME=DIR",
-		       text, ADAPTERS_NAME_MAX);
+		       text, SERVED_NAME_MAX);
 		return -1;
 	}
 	memcpy(w->name, name, (size_t)(dir - name));

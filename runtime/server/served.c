@@ -50,7 +50,7 @@ bool served_is_name(const char *name, size_t len)
 
 	while (i < len && (u8)name[i] >= 0x20 && name[i] != 0x7f)
 		i++;
-	return len && i == len && len <= ADAPTERS_NAME_MAX;
+	return len && i == len && len <= SERVED_NAME_MAX;
 }
 
 static struct served_adapter *find(const struct served_adapters *t, const char *name, size_t len)
@@ -87,7 +87,7 @@ static void unname(struct served_adapter *a)
 
 /* A new adapter, with the reference of its name but in no list. */
 static struct served_adapter *one_new(struct served_adapters *t, const char *name,
-					 const char *dir)
+				      const char *dir)
 {
 	struct served_adapter *a = calloc(1, sizeof(*a));
 
@@ -100,7 +100,7 @@ static struct served_adapter *one_new(struct served_adapters *t, const char *nam
 	}
 	a->in = t;
 	a->refs = 1;
-	memcpy(a->name, name, strnlen(name, ADAPTERS_NAME_MAX));
+	memcpy(a->name, name, strnlen(name, SERVED_NAME_MAX));
 	return a;
 }
 
@@ -110,7 +110,7 @@ static int insert(struct served_adapters *t, struct served_adapter *a, bool repl
 
 	if (old && !replace)
 		return -EEXIST;
-	if (!old && t->nr >= ADAPTERS_MAX)
+	if (!old && t->nr >= SERVED_MAX)
 		return -ENOSPC;
 	if (old)
 		unname(old);
@@ -121,7 +121,7 @@ static int insert(struct served_adapters *t, struct served_adapter *a, bool repl
 }
 
 int served_add(struct served_adapters *t, const char *name, const char *dir,
-		 struct adapter *adapter, bool replace)
+	       struct adapter *adapter, bool replace)
 {
 	struct served_adapter *a = one_new(t, name, dir);
 	int ret;
@@ -144,17 +144,15 @@ int served_reserve(struct served_adapters *t, const char *name, const char *dir)
 	return served_add(t, name, dir, NULL, false);
 }
 
-static void say_loaded(const struct served_adapter *a)
+void served_log(const char *name, const struct adapter_info *info)
 {
-	const struct adapter_info *i = adapter_info(a->adapter);
-
-	pr_info("adapter %s: %s, rank %u, %.1f MB", a->name, a->dir, i->rank,
-		(double)i->bytes / 1e6);
+	pr_info("adapter %s: loaded from %s: rank %u, %.1f MB", name, info->dir, info->rank,
+		(double)info->bytes / 1e6);
 }
 
 /* The lists do not change while the model is being loaded. */
 int served_load_reserved(struct served_adapters *t, const struct model *model, u32 max_rank,
-			   struct model_error *err)
+			 struct model_error *err)
 {
 	struct list *it, *tmp;
 
@@ -168,7 +166,7 @@ int served_load_reserved(struct served_adapters *t, const struct model *model, u
 		pthread_mutex_lock(&t->lock);
 		a->adapter = adapter;
 		pthread_mutex_unlock(&t->lock);
-		say_loaded(a);
+		served_log(a->name, adapter_info(adapter));
 	}
 	return 0;
 }
@@ -231,7 +229,7 @@ void served_sweep(struct served_adapters *t, struct engine *e)
 }
 
 void served_each(struct served_adapters *t,
-		   void (*fn)(void *arg, const struct served_adapter *a), void *arg)
+		 void (*fn)(void *arg, const struct served_adapter *a), void *arg)
 {
 	struct list *it, *tmp;
 

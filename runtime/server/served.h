@@ -2,8 +2,9 @@
 /*
  * served.h - the adapters of a model, by their names
  *
- * A request names an adapter as its model.  It holds a reference until it is freed.  An
- * adapter that lost its name is freed after its last request, by the thread of the engine.
+ * A request names an adapter as its model, and has a reference to it until the request is
+ * freed.  An adapter that lost its name is freed after its last request, by the thread of the
+ * engine.
  */
 #ifndef RUNTIME_SERVER_SERVED_H
 #define RUNTIME_SERVER_SERVED_H
@@ -14,8 +15,8 @@
 
 #include "runtime/model/adapter.h"
 
-#define ADAPTERS_NAME_MAX	128u	/* bytes of a name */
-#define ADAPTERS_MAX		256u	/* names of a model */
+#define SERVED_NAME_MAX	128u	/* bytes of a name */
+#define SERVED_MAX	256u	/* adapters of a model that have a name */
 
 struct engine;
 
@@ -25,7 +26,7 @@ struct engine;
  */
 struct adapter_wish {
 	u32		model;
-	char		name[ADAPTERS_NAME_MAX + 1];
+	char		name[SERVED_NAME_MAX + 1];
 	const char	*dir;
 };
 
@@ -39,7 +40,7 @@ struct adapter_wish {
 struct served_adapter {
 	struct list	list;
 	struct served_adapters	*in;
-	char		name[ADAPTERS_NAME_MAX + 1];
+	char		name[SERVED_NAME_MAX + 1];
 	char		*dir;
 	struct adapter	*adapter;
 	u64		number;
@@ -67,7 +68,7 @@ void served_init(struct served_adapters *t);
 /* served_free() - free all; no request has one, and there is no engine */
 void served_free(struct served_adapters *t);
 
-/* served_is_name() - 1 to ADAPTERS_NAME_MAX bytes without control characters */
+/* served_is_name() - 1 to SERVED_NAME_MAX bytes without control characters */
 bool served_is_name(const char *name, size_t len);
 
 /**
@@ -84,17 +85,20 @@ int __must_check served_reserve(struct served_adapters *t, const char *name, con
  * Return: 0, or the error of adapter_load() with @err.
  */
 int __must_check served_load_reserved(struct served_adapters *t, const struct model *model,
-					u32 max_rank, struct model_error *err);
+				      u32 max_rank, struct model_error *err);
 
 /**
  * served_add() - give a name to an adapter that is loaded
  * @replace: take the name from another adapter if one has it
  *
  * Return: 0 with @adapter taken over; -EEXIST: the name is in use; -ENOSPC: there are
- * ADAPTERS_MAX; -ENOMEM.
+ * SERVED_MAX; -ENOMEM.
  */
 int __must_check served_add(struct served_adapters *t, const char *name, const char *dir,
-			      struct adapter *adapter, bool replace);
+			    struct adapter *adapter, bool replace);
+
+/* served_log() - log that an adapter is loaded, and what @info says of it */
+void served_log(const char *name, const struct adapter_info *info);
 
 /* served_remove() - take the name from an adapter: 0, or -ENOENT */
 int served_remove(struct served_adapters *t, const char *name, size_t len);
@@ -115,6 +119,6 @@ void served_sweep(struct served_adapters *t, struct engine *e);
 
 /* served_each() - call @fn for each adapter with a name; it must not wait */
 void served_each(struct served_adapters *t,
-		   void (*fn)(void *arg, const struct served_adapter *a), void *arg);
+		 void (*fn)(void *arg, const struct served_adapter *a), void *arg);
 
 #endif /* RUNTIME_SERVER_SERVED_H */

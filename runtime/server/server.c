@@ -349,7 +349,7 @@ static void raise_limits(const struct server *s)
 {
 	const struct server_opts *o = s->o;
 	/* An adapter has its file open. */
-	const u32 adapters = o->load_adapters ? ADAPTERS_MAX * o->nr_models : o->nr_adapters;
+	const u32 adapters = o->load_adapters ? SERVED_MAX * o->nr_models : o->nr_adapters;
 	const rlim_t want = o->limits.connections + 64 + 8 * o->loops +
 			    16 * o->nr_models + adapters;
 	struct rlimit r;

@@ -56,11 +56,11 @@ static int drop_name(u32 i, const char *name)
 
 START_TEST(test_names)
 {
-	char longest[ADAPTERS_NAME_MAX + 2];
+	char longest[SERVED_NAME_MAX + 2];
 
 	memset(longest, 'a', sizeof(longest));
-	ck_assert(served_is_name(longest, ADAPTERS_NAME_MAX));
-	ck_assert(!served_is_name(longest, ADAPTERS_NAME_MAX + 1));
+	ck_assert(served_is_name(longest, SERVED_NAME_MAX));
+	ck_assert(!served_is_name(longest, SERVED_NAME_MAX + 1));
 	ck_assert(!served_is_name("", 0));
 	ck_assert(served_is_name("a/b c=\xc3\xa4", 8));
 	ck_assert(!served_is_name("a\nb", 3));
@@ -121,7 +121,7 @@ START_TEST(test_most)
 	char name[16];
 	u32 i;
 
-	for (i = 0; i < ADAPTERS_MAX; i++) {
+	for (i = 0; i < SERVED_MAX; i++) {
 		snprintf(name, sizeof(name), "a%u", i);
 		ck_assert_int_eq(add(0, name, false), 0);
 	}
@@ -153,9 +153,9 @@ START_TEST(test_route)
 	ck_assert_ptr_eq(route("{\"model\":\"tuned\"}", &a), &backends[1]);
 	ck_assert_str_eq(a->name, "tuned");
 	served_put(a);
-	/* Where only a model may be named, an adapter is unknown. */
 	ck_assert_ptr_null(route("{\"model\":\"tuned\"}", NULL));
 	ck_assert_int_eq(err.status, 404);
+	ck_assert_str_eq(err.message, "'tuned' is an adapter: give the name of its model");
 	ck_assert_ptr_null(route("{\"model\":\"tune\"}", &a));
 	ck_assert_ptr_null(a);
 	ck_assert_int_eq(err.status, 404);
@@ -217,11 +217,11 @@ END_TEST
 
 START_TEST(test_long_name)
 {
-	char name[ADAPTERS_NAME_MAX + 2] = "";
+	char name[SERVED_NAME_MAX + 2] = "";
 	json_t *root = json_object();
 	struct adapter_order o;
 
-	memset(name, 'n', ADAPTERS_NAME_MAX + 1);
+	memset(name, 'n', SERVED_NAME_MAX + 1);
 	json_object_set_new(root, "lora_path", json_string("/d"));
 	json_object_set_new(root, "lora_name", json_string(name));
 	ck_assert_int_ne(adapter_order_read(root, true, &o, &err), 0);
