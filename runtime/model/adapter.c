@@ -358,6 +358,9 @@ int adapter_load(const struct model *model, const char *dir, u32 max_rank, struc
 	a->pairs = adapter_pairs(model);
 	a->dir = strdup(dir);
 	a->info.dir = a->dir;
+	/* The model has memory for the sums of so many. */
+	if (model->max_rank)
+		max_rank = min(max_rank, model->max_rank);
 	ret = a->dir ? load(a, model, max_rank, err) :
 		       model_fail_errno(err, -ENOMEM, dir, "load");
 	if (ret)
