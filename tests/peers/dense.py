@@ -44,7 +44,7 @@ def greedy(model, prompt):
         while len(text) < len(prompt) + NEW:
             out = model(input_ids=torch.tensor([text[len(rows):]]), past_key_values=past, use_cache=True)
             past = out.past_key_values
-            rows += list(out.logits[0])
+            rows += list(out.logits[0].float())
             text.append(int(rows[-1].argmax()))
     logits = torch.stack(rows).numpy()
     best = np.sort(logits[len(prompt) - 1:], 1)

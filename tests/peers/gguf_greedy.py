@@ -24,7 +24,7 @@ import torch
 
 import dense
 import gguf_files
-import quality
+from daemon import Daemon
 
 NAMES = {new: old for old, new in gguf_files.NAMES.items()}
 
@@ -62,7 +62,7 @@ def main():
     config = json.loads((model / "config.json").read_text())
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory(prefix="kvmm-greedy.") as folder:
-        daemon = quality.Daemon(build, Path(folder))
+        daemon = Daemon(build, Path(folder))
         try:
             table = dense.Table(build, Path(folder), model)
             for kind in sys.argv[4:] or [*gguf_files.PLAIN, *gguf_files.FILES]:

@@ -28,6 +28,7 @@ from pathlib import Path
 
 import numpy
 
+from daemon import Daemon
 import gguf_files
 
 WINDOWS = int(os.environ.get("WINDOWS") or 80)
@@ -79,21 +80,6 @@ class Server:
         """The log probability of each token but the first."""
         answer = self.ask("/v1/completions", prompt=window, max_tokens=0, echo=True, logprobs=0)
         return answer["choices"][0]["logprobs"]["token_logprobs"][1:]
-
-    def close(self):
-        self.process.terminate()
-        self.process.wait()
-
-
-class Daemon:
-    """A daemon in a folder of its own."""
-
-    def __init__(self, build, folder):
-        os.environ.update(KVMM_RUNDIR=str(folder), KVMM_CONFIG="none")
-        os.environ.setdefault("KVMM_LIBCUDA", "/nonexistent/libcuda.so.1")
-        self.process = subprocess.Popen([build / "kvmm-hold", "--backend", "host"],
-                                        stderr=open(folder / "hold.log", "w"))
-        subprocess.run([build / "kvctl", "wait", "--timeout", "20"], check=True)
 
     def close(self):
         self.process.terminate()

@@ -33,7 +33,7 @@ import transformers
 from safetensors.torch import load_file
 
 import dense
-import quality
+from daemon import Daemon
 
 ROWS, LONG = 8, 256
 
@@ -216,7 +216,7 @@ def main():
     for name in names:
         make(model, text.read_text(), folders, name)
     with tempfile.TemporaryDirectory(prefix="kvmm-quantizers.") as folder:
-        daemon = quality.Daemon(build, Path(folder))
+        daemon = Daemon(build, Path(folder))
         try:
             table = dense.Table(build, Path(folder), model)
             for name in names:
