@@ -104,6 +104,10 @@ void adapters_free(struct engine *e);
 /* Has the attachment of the adapters ended? */
 bool adapters_dead(const struct engine *e);
 
+/* Does a request fit into the pool together with its adapter?  Return: 0, or -E2BIG with @err. */
+int __must_check adapters_fit(const struct engine *e, const struct engine_request *c,
+			      struct engine_error *err);
+
 /* The request names an adapter: 0 or -ENOMEM.  adapters_put() undoes it. */
 int __must_check adapters_get(struct engine *e, struct request *r);
 void adapters_put(struct engine *e, struct request *r);

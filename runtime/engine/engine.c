@@ -490,7 +490,7 @@ static int request_check(const struct engine *e,
 	if (sampling_params_check(&c->sampling, &why) ||
 	    sampling_ids_check(&c->sampling, e->info->nr_vocab, &why))
 		return engine_refuse(err, -EINVAL, "%s", why);
-	return 0;
+	return adapters_fit(e, c, err);
 }
 
 static u32 *copy_ids(const u32 *ids, u32 nr)

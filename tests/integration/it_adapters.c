@@ -8,7 +8,8 @@
  * each request runs alone in ample memory: that shows the right tokens.  In exact mode every
  * other run must give the same tokens: all requests at once; with less memory than KV and
  * adapters need, with and without lower tiers; while kvmm is killed; with samples that fork;
- * in a runtime that was started again, which finds its adapters warm.
+ * in a runtime that was started again, which finds its adapters warm.  A request that does not
+ * fit beside its adapter is refused.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -302,6 +303,69 @@ START_TEST(test_daemon_killed)
 }
 END_TEST
 
+/* ---- one request and its adapter ---- */
+
+static void on_end(void *arg, const struct engine_done *done)
+{
+	ck_assert_msg(done->reason == ENGINE_LENGTH, "%s: %s",
+		      engine_reason_name(done->reason), done->text);
+	*(bool *)arg = true;
+}
+
+static void on_any(void *arg, u32 sample, const struct engine_token *t)
+{
+}
+
+/* Ask for @max_new tokens.  Return: false if kvrt refuses, else when all have come. */
+static bool alone(struct engine *e, u32 max_new)
+{
+	const u64 end = now_ms() + 60000 * time_scale();
+	struct engine_error err = { "" };
+	bool over = false;
+	const struct engine_request c = {
+		.ids = prompts[0], .nr = PROMPT, .max_new = max_new, .n = 1, .adapter = adapters[0],
+		.sampling = { .top_p = 1.0f }, .on_token = on_any, .on_done = on_end, .arg = &over,
+	};
+	const int ret = engine_submit(e, &c, NULL, &err);
+
+	ck_assert_msg(!ret || ret == -E2BIG, "%s", err.text);
+	while (!ret && !over) {
+		ck_assert_msg(now_ms() < end, "%u tokens do not end", max_new);
+		ck_assert_msg(engine_step(e, STEP_NS) >= 0, "%s", engine_strerror(e));
+	}
+	return !ret;
+}
+
+/*
+ * A pool holds the request, and it holds the adapter, but not both: the daemon refuses neither,
+ * and they would wait for each other.  The longest request that is taken ends.
+ */
+START_TEST(test_fits_beside_adapter)
+{
+	char path[RIG_PATH + 16];
+	const struct engine_opts o = { .socket = path, .block_tokens = BLOCK, .max_rank = RANK };
+	struct engine_error err = { "" };
+	u32 nr = 240 - PROMPT;
+	struct engine *e;
+
+	world_start();
+	rig_start(&rig, "--pool-size", "1M", "--extent-size", "64K", NULL);
+	snprintf(path, sizeof(path), "%s/attach.sock", rig.dir);
+	ck_assert_msg(!engine_create(model, &o, &e, &err), "%s", err.text);
+	ck_assert(!alone(e, nr));
+	while (nr && !alone(e, nr))
+		nr--;
+	ck_assert_uint_gt(nr, 0);
+	printf("total: beside its adapter a request of %u tokens fits\n", PROMPT + nr);
+	while (engine_adapter_forget(e, adapters[0]))
+		ck_assert_int_ge(engine_step(e, STEP_NS), 0);
+	engine_destroy(e);
+	rig_walk(&rig);
+	rig_stop(&rig);
+	world_end();
+}
+END_TEST
+
 /* ---- the domain of the adapters ---- */
 
 START_TEST(test_domain_shows)
@@ -332,6 +396,7 @@ int main(void)
 	tcase_add_test(t, test_same_tokens);
 	tcase_add_test(t, test_pressure);
 	tcase_add_test(t, test_daemon_killed);
+	tcase_add_test(t, test_fits_beside_adapter);
 	tcase_add_test(t, test_domain_shows);
 	suite_add_tcase(s, t);
 	r = srunner_create(s);
