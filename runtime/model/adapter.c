@@ -82,7 +82,7 @@ static int open_tensors(struct adapter *a, struct st_file **file, struct model_e
 
 	if (asprintf(&path, "%s/" ADAPTER_TENSORS, a->dir) < 0)
 		return model_fail_errno(err, -ENOMEM, a->dir, ADAPTER_TENSORS);
-	ret = st_open(path, file, err);
+	ret = st_open_header(path, file, err);
 	if (!ret) {
 		a->fd = folder_open(path, &size);
 		if (a->fd < 0 || size != (*file)->size || !same_file(a, *file))

@@ -35,6 +35,7 @@
 #include "runtime/model/safetensors.h"
 
 #define ST_AGAIN	"download or copy the file again"
+#define ST_HEAD		4096ull	/* bytes of a file that are read at least */
 
 static const struct {
 	const char	*name;
@@ -330,8 +331,44 @@ static int st_parse(struct st_file *f, struct model_error *err)
 	return ret;
 }
 
+/* Bytes to read of a file: its header, as far as it has one, and at least ST_HEAD. */
+static u64 header_size(u64 size, u64 len)
+{
+	const bool whole = len <= ST_MAX_HEADER && len <= size - 8;
+
+	return min(size, whole ? max(8 + len, ST_HEAD) : ST_HEAD);
+}
+
+/* Read the header into memory of our own, at the beginning of a range of the file's size. */
+static void *header_read(int fd, u64 size)
+{
+	ssize_t n = 1;
+	u64 len, at = 0, all;
+	u8 *map;
+
+	if (pread(fd, &len, sizeof(len), 0) != sizeof(len)) {
+		errno = EIO;
+		return MAP_FAILED;
+	}
+	all = header_size(size, le64toh(len));
+	map = mmap(NULL, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+	if (map == MAP_FAILED)
+		return map;
+	if (!mprotect(map, all, PROT_READ | PROT_WRITE))
+		while (at < all && (n = pread(fd, map + at, all - at, (off_t)at)) > 0)
+			at += (u64)n;
+	if (at == all) {
+		/* Another program may have written another length meanwhile. */
+		memcpy(map, &len, sizeof(len));
+		return map;
+	}
+	munmap(map, size);
+	errno = n ? errno : EIO;
+	return MAP_FAILED;
+}
+
 /* Set ->map and ->size of a file long enough to hold a header's length. */
-static int st_map(struct st_file *f, struct model_error *err)
+static int st_map(struct st_file *f, bool header, struct model_error *err)
 {
 	u64 size = 0;
 	int fd, ret = 0;
@@ -348,20 +385,21 @@ static int st_map(struct st_file *f, struct model_error *err)
 				 (unsigned long long)size);
 		goto out_close;
 	}
-	f->map = mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
+	f->map = header ? header_read(fd, size) : mmap(NULL, size, PROT_READ, MAP_PRIVATE, fd, 0);
 	if (f->map == MAP_FAILED) {
 		f->map = NULL;
-		ret = model_fail_errno(err, -errno, f->path, "cannot map");
+		ret = model_fail_errno(err, -errno, f->path, header ? "cannot read" : "cannot map");
 		goto out_close;
 	}
 	f->size = size;
-	mapped_add(f->map, size, f->path);
+	if (!header)
+		mapped_add(f->map, size, f->path);
 out_close:
 	close(fd);
 	return ret;
 }
 
-int st_open(const char *path, struct st_file **out, struct model_error *err)
+static int open_file(const char *path, bool header, struct st_file **out, struct model_error *err)
 {
 	struct st_file *f;
 	int ret;
@@ -374,7 +412,7 @@ int st_open(const char *path, struct st_file **out, struct model_error *err)
 		ret = model_fail_errno(err, -ENOMEM, path, "open");
 		goto out_close;
 	}
-	ret = st_map(f, err);
+	ret = st_map(f, header, err);
 	if (ret)
 		goto out_close;
 	ret = st_parse(f, err);
@@ -386,6 +424,16 @@ int st_open(const char *path, struct st_file **out, struct model_error *err)
 out_close:
 	st_close(f);
 	return ret;
+}
+
+int st_open(const char *path, struct st_file **out, struct model_error *err)
+{
+	return open_file(path, false, out, err);
+}
+
+int st_open_header(const char *path, struct st_file **out, struct model_error *err)
+{
+	return open_file(path, true, out, err);
 }
 
 void st_close(struct st_file *f)

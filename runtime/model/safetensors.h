@@ -101,6 +101,16 @@ struct st_file {
 int __must_check st_open(const char *path, struct st_file **out,
 			 struct model_error *err);
 
+/**
+ * st_open_header() - the same, but read the header alone
+ *
+ * The file is not mapped, so a program that cuts it gives an error here and no SIGBUS.  The data
+ * of tensors has addresses as in st_open(), but cannot be read at them.
+ *
+ * Return: as st_open(); the error of pread(), or -EIO when the file became shorter.
+ */
+int __must_check st_open_header(const char *path, struct st_file **out, struct model_error *err);
+
 /* NULL is allowed. */
 void st_close(struct st_file *file);
 

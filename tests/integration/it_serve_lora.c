@@ -7,6 +7,7 @@
  * Two made-up adapters of the demo model are loaded at start and while it serves.  A
  * request gets the adapter that it names, until its end, whatever happens to the name.
  */
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -420,6 +421,65 @@ START_TEST(test_many_loads)
 }
 END_TEST
 
+/* A program that cuts a file and writes it again. */
+struct writer {
+	pthread_t	thread;
+	const char	*path;
+	const char	*data;
+	size_t		len;
+	bool		stop;
+	bool		bad;
+};
+
+static void *write_on(void *arg)
+{
+	static const off_t cuts[] = { 0, 100, 4096, 8192 };
+	struct writer *w = arg;
+	const int fd = open(w->path, O_WRONLY);
+	u32 i;
+
+	for (i = 0; fd >= 0 && !READ_ONCE(w->stop); i++)
+		w->bad |= ftruncate(fd, cuts[i % ARRAY_SIZE(cuts)]) ||
+			  pwrite(fd, w->data, w->len, 0) != (ssize_t)w->len;
+	w->bad |= fd < 0;
+	close(fd);
+	return NULL;
+}
+
+/* A file that is cut while it is loaded ends a load, not the server. */
+START_TEST(test_load_under_writer)
+{
+	static char data[1 << 20];
+	char path[RIG_PATH + 64];
+	struct writer w = { .path = path, .data = data };
+	u32 i, bad = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "%s/adapter_model.safetensors", dirs[0]);
+	f = fopen(path, "r");
+	ck_assert_ptr_nonnull(f);
+	w.len = fread(data, 1, sizeof(data), f);
+	fclose(f);
+	serve_start(&server, &rig, "--enable-lora", NULL);
+	serve_await(&server, 200, 30);
+	ck_assert_int_eq(pthread_create(&w.thread, NULL, write_on, &w), 0);
+	for (i = 0; i < by_level(200, 1000, 10000); i++) {
+		const int status = web_ask(server.port, LOAD, loads[0], NULL);
+
+		ck_assert_msg(status == 200 || status == 400, "%d: %s", status, serve_said(&server));
+		bad += status == 400;
+		if (status == 200)
+			done(UNLOAD, "{\"lora_name\":\"red\"}");
+	}
+	WRITE_ONCE(w.stop, true);
+	ck_assert_int_eq(pthread_join(w.thread, NULL), 0);
+	ck_assert(!w.bad);
+	ck_assert_uint_gt(bad, 0);
+	done(LOAD, loads[0]);
+	expect_list(2);
+}
+END_TEST
+
 /* ---- texts ---- */
 
 /* The first text of kvrt generate, to be freed. */
@@ -625,6 +685,7 @@ static void add_tests(TCase *tc)
 	tcase_add_test(tc, test_key);
 	tcase_add_test(tc, test_many_loads);
 	tcase_add_test(tc, test_loads_under_requests);
+	tcase_add_test(tc, test_load_under_writer);
 	tcase_add_test(tc, test_texts);
 	tcase_add_test(tc, test_run);
 	tcase_add_test(tc, test_sessions);
