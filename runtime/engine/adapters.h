@@ -17,6 +17,9 @@ struct step;
 /* The domain of the adapters has the name of the model's, and this. */
 #define ADAPTERS_SUFFIX	".lora"
 
+/* Ids of a block: the digest of its adapter, its number, and zeros. */
+#define ADAPTERS_IDS	KVMM_MIN_BLOCK_TOKENS
+
 enum slot_state {
 	SLOT_IDLE,	/* no sequence: its content is cache, or forgotten */
 	SLOT_ASKED,	/* has a sequence, which waits for its memory */
@@ -126,6 +129,9 @@ bool adapters_wait(const struct engine *e);
 
 /* May the request be opened, and its sequences be in a step, as far as its adapter counts? */
 bool adapters_hold(const struct request *r);
+
+/* Where the blocks of a slot are, and its matrices: 0 or -EAGAIN. */
+int slot_locate(struct adapters *a, struct slot *s);
 
 /* Let every adapter do the next thing possible.  Return: 0 or -ECONNRESET. */
 int __must_check adapters_advance(struct engine *e);
