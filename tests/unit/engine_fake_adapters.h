@@ -18,6 +18,9 @@
 		ck_abort_msg("%s: there are no adapters here", #name);	\
 	}
 
+NEVER(int, adapter_load, const struct model *m, const char *dir, u32 rank, struct adapter **out,
+	struct model_error *err)
+NEVER(void, adapter_free, struct adapter *a)
 NEVER(u64, adapter_block_bytes, const struct model *m, u32 rank, struct model_error *err)
 NEVER(u32, adapter_blocks, const struct adapter *a, u64 bytes)
 NEVER(const struct adapter_info *, adapter_info, const struct adapter *a)
