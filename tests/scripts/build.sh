@@ -10,7 +10,7 @@
 tree=$work/tree
 mkdir -p "$tree/.ci" "$tree/kvmm/core" "$tree/kvmm/tools" "$tree/tests/unit" "$tree/kernels/cpu"
 cp "$KVMM_TOP/Makefile" "$tree/"
-cp "$KVMM_TOP/tests/run" "$tree/tests/"
+cp "$KVMM_TOP/tests/run" "$KVMM_TOP/tests/mark.h" "$tree/tests/"
 printf '#!/bin/sh\nexit 0\n' >"$tree/.ci/deps"
 chmod +x "$tree/.ci/deps"
 

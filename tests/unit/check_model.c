@@ -357,7 +357,7 @@ START_TEST(test_copy_blocks)
 				   MODEL_EXACT);
 	static float want[VOCAB], got[VOCAB];
 	u32 fork_table[8], tokens = 5;
-	struct model_seq_in in;
+	struct model_seq_in in = { 0 };
 	struct pool pool;
 
 	golden_load();
@@ -505,7 +505,7 @@ START_TEST(test_takes_limits)
 	};
 	static const u32 ids[8] = { 0, 1, 2, 3, 4, 5, 6, VOCAB - 1 };
 	static float logits[8 * VOCAB];
-	struct model_seq_in in;
+	struct model_seq_in in = { 0 };
 	struct model *model;
 	struct pool pool;
 

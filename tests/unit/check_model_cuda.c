@@ -95,7 +95,7 @@ static void device_pool_destroy(struct pool *p)
 static float *run(struct model *model, u32 whole, u32 chunk)
 {
 	float *logits = calloc(NR_ALL, VOCAB * sizeof(*logits));
-	struct model_seq_in in;
+	struct model_seq_in in = { 0 };
 	struct pool pool;
 	u32 at, n;
 

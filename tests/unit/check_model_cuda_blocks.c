@@ -63,7 +63,7 @@ static struct model *load_at(const char *file, const char *kernel,
 static float *run(struct model *model)
 {
 	float *logits = calloc(NR_ALL, VOCAB * sizeof(*logits));
-	struct model_seq_in in;
+	struct model_seq_in in = { 0 };
 	struct pool pool;
 	u32 at, n;
 

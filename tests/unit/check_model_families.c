@@ -262,7 +262,7 @@ static void run_chunks(struct model *model, struct pool *pool,
 {
 	const u32 vocab = model_info(model)->nr_vocab;
 	const u32 *table = pool_table(pool, NR_TOKENS);
-	struct model_seq_in in;
+	struct model_seq_in in = { 0 };
 	u32 at, n;
 
 	for (at = 0; at < NR_TOKENS; at += n) {

@@ -313,7 +313,7 @@ START_TEST(test_tables)
 {
 	struct paged s = { .at = 0 };
 	float logits[VOCAB];
-	struct model_seq_in in;
+	struct model_seq_in in = { 0 };
 	struct model *model;
 
 	seed = 5;

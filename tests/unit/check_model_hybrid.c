@@ -237,7 +237,7 @@ static float *run_whole(struct model *model)
 {
 	float *want = calloc(NR_ALL, VOCAB * sizeof(*want)), *p;
 	struct paged s = { .at = 0 };
-	struct model_seq_in in;
+	struct model_seq_in in = { 0 };
 
 	ck_assert_ptr_nonnull(want);
 	blocks_create(model, &sizes[1]);
@@ -389,7 +389,7 @@ START_TEST(test_tables)
 {
 	struct model *model = open_case("granite", "cpu", MODEL_F32);
 	struct paged s = { .at = 0 };
-	struct model_seq_in in;
+	struct model_seq_in in = { 0 };
 	float logits[VOCAB];
 
 	seed = 5;

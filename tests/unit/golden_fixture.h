@@ -166,7 +166,7 @@ static inline const struct kern_ops *kern_of_case(u32 nr, u32 i)
 static inline float *run_chunks(struct model *model, u32 chunk)
 {
 	float *logits = calloc(NR_ALL, VOCAB * sizeof(*logits));
-	struct model_seq_in in;
+	struct model_seq_in in = { 0 };
 	struct pool pool;
 	u32 at, n;
 
