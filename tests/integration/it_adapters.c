@@ -19,6 +19,7 @@
 #include "runtime/engine/engine.h"
 #include "runtime/model/adapter.h"
 #include "tests/integration/harness.h"
+#include "tests/tmp.h"
 
 #define ADAPTERS	6u
 #define RANK		8u
@@ -59,7 +60,7 @@ struct run {
 static struct rig rig;
 static struct model *model;
 static struct adapter *adapters[ADAPTERS];
-static char folder[64];
+static char folder[200];
 static u32 prompts[PROMPTS][PROMPT];
 
 /* ---- the model and its adapters ---- */
@@ -69,7 +70,7 @@ static struct adapter *adapter_make(u32 seed)
 {
 	struct adapter *a = NULL;
 	struct model_error err;
-	char line[512], dir[96];
+	char line[800], dir[240];
 
 	snprintf(dir, sizeof(dir), "%s/a%u", folder, seed);
 	snprintf(line, sizeof(line),
@@ -87,8 +88,7 @@ static void world_start(void)
 	u32 i, k;
 
 	ck_assert_msg(!model_load(demo_model(), &o, &model, &err), "%s", err.text);
-	snprintf(folder, sizeof(folder), "/tmp/it_adapters.XXXXXX");
-	ck_assert_ptr_nonnull(mkdtemp(folder));
+	ck_assert_ptr_nonnull(mkdtemp(tmp_name(folder, sizeof(folder), "adapters")));
 	for (i = 0; i < ADAPTERS; i++)
 		adapters[i] = adapter_make(i + 1);
 	for (i = 0; i < PROMPTS; i++)
@@ -98,7 +98,7 @@ static void world_start(void)
 
 static void world_end(void)
 {
-	char line[128];
+	char line[240];
 	u32 i;
 
 	for (i = 0; i < ADAPTERS; i++)

@@ -11,6 +11,7 @@
 #include "runtime/server/adapter_job.h"
 #include "runtime/server/models.h"
 #include "runtime/server/plan.h"
+#include "tests/tmp.h"
 
 static struct backend *backends;
 static struct site site;
@@ -261,7 +262,7 @@ START_TEST(test_wishes)
 	static const struct plan_model plan[] = {
 		{ .name = "one" }, { .name = "two" }, { .name = "one:x" },
 	};
-	char dir[] = "/tmp/check_adaptersXXXXXX", text[128], first[128], path[128];
+	char dir[200], text[300], first[300], path[300];
 	const char *list[] = { first, text };
 	const struct server_opts o = {
 		.nr_models = wishes[_i].models, .adapters = list, .nr_adapters = 2,
@@ -271,7 +272,7 @@ START_TEST(test_wishes)
 	int ret, code = 0;
 	FILE *f;
 
-	ck_assert_ptr_nonnull(mkdtemp(dir));
+	ck_assert_ptr_nonnull(mkdtemp(tmp_name(dir, sizeof(dir), "adapters")));
 	snprintf(path, sizeof(path), "%s/adapter_config.json", dir);
 	f = fopen(path, "we");
 	ck_assert_ptr_nonnull(f);
