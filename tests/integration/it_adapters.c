@@ -372,6 +372,7 @@ START_TEST(test_domain_shows)
 {
 	struct run run = { 0 };
 	struct job j;
+	char *text;
 
 	world_start();
 	rig_start(&rig, "--pool-size", "64M", "--extent-size", "1M", NULL);
@@ -379,7 +380,9 @@ START_TEST(test_domain_shows)
 	j = job_start(&rig, "kvctl", "cat", "domains", NULL);
 
 	ck_assert_int_eq(job_wait(&j, 20), 0);
-	ck_assert_ptr_nonnull(strstr(slurp(j.out), ".lora"));
+	text = slurp(j.out);
+	ck_assert_ptr_nonnull(strstr(text, ".lora"));
+	free(text);
 	rig_stop(&rig);
 	world_end();
 }

@@ -415,6 +415,21 @@ static void assert_same_telling(const struct story *s,
 	telling_destroy(&t);
 }
 
+/*
+ * Sanitized code takes ten times as long, and these are its dearest tests.  There each story
+ * runs on every second implementation, and the next story on the others.
+ */
+static bool is_left_out(u32 v, int story)
+{
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+	return (v + (u32)story) % 2;
+#else
+	(void)v;
+	(void)story;
+	return false;
+#endif
+}
+
 START_TEST(test_attention)
 {
 	struct story s = story_create(_i);
@@ -423,7 +438,7 @@ START_TEST(test_attention)
 	u32 v;
 
 	for (v = 1; (ops = lawful_at(v)); v++) {
-		if (!takes_heads(ops, &s.kv))
+		if (is_left_out(v, _i) || !takes_heads(ops, &s.kv))
 			continue;
 		t = telling_create(&s, ops, one, 16, BLOCK_MAJOR);
 		tell_whole(&t);
