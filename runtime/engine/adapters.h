@@ -45,7 +45,7 @@ enum slot_state {
  * @place:    where its matrices are, in SLOT_HELD
  * @blocks:   [@nr_blocks] addresses
  * @table:    [@nr_blocks] entries of its table
- * @located:  @place is that of the table, but for what the next grant says
+ * @located:  @place was made of @table, and no grant has changed the table since
  * @granted:  the open step has it
  */
 struct slot {

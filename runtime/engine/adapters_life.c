@@ -58,7 +58,7 @@ static int slot_match(struct adapters *a, struct slot *s)
 	return ret == -ECONNRESET ? ret : 0;
 }
 
-/* Why the daemon refuses an adapter memory, as seq_refused() says it of KV. */
+/* The reason why the daemon refuses memory for an adapter; seq_refused() has those for KV. */
 static const char *slot_refusal(int err)
 {
 	switch (err) {

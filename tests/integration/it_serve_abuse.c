@@ -42,18 +42,6 @@ static void expect_service(void)
 	json_decref(complete(&server, "{\"prompt\":\"a\",\"max_tokens\":2}"));
 }
 
-static void begin_stream(struct web *w, const char *body)
-{
-	char *event;
-
-	web_open(w, server.port);
-	ck_assert(web_post(w, "/v1/completions", body));
-	ck_assert_int_eq(web_status(w), 200);
-	event = web_event(w);
-	ck_assert_ptr_nonnull(event);
-	free(event);
-}
-
 /* ---- clients that go away ---- */
 
 START_TEST(test_disconnect_in_a_stream)
@@ -67,7 +55,7 @@ START_TEST(test_disconnect_in_a_stream)
 	for (i = 0; i < 5; i++) {
 		struct web w;
 
-		begin_stream(&w, ENDLESS(",\"n\":4,\"stream\":true"));
+		begin_stream(&server, &w, ENDLESS(",\"n\":4,\"stream\":true"));
 		/* Tails that are full are sealed together, so Open may be 0. */
 		ck_assert_int_gt(rig_value(&rig, "meminfo", "Open") +
 				 rig_value(&rig, "meminfo", "Sealed"), 0);
@@ -396,8 +384,8 @@ START_TEST(test_too_many_requests)
 
 	serve_start(&server, &rig, "--max-requests", "2", NULL);
 	serve_await(&server, 200, 30);
-	begin_stream(&a, ENDLESS(",\"stream\":true"));
-	begin_stream(&b, ENDLESS(",\"stream\":true"));
+	begin_stream(&server, &a, ENDLESS(",\"stream\":true"));
+	begin_stream(&server, &b, ENDLESS(",\"stream\":true"));
 	web_open(&c, server.port);
 	ck_assert(web_post(&c, "/v1/completions", ENDLESS("")));
 	ck_assert_int_eq(web_status(&c), 429);
@@ -494,12 +482,12 @@ START_TEST(test_too_many_connections)
 	serve_start(&server, &rig, "--max-connections", "4", NULL);
 	serve_await(&server, 200, 30);
 	for (i = 0; i < 3; i++)
-		begin_stream(&busy[i], ENDLESS(",\"stream\":true"));
+		begin_stream(&server, &busy[i], ENDLESS(",\"stream\":true"));
 	web_open(&idle, server.port);
 	ck_assert(web_get(&idle, "/health"));
 	ck_assert_int_eq(web_status(&idle), 200);
 	free(web_body(&idle));
-	begin_stream(&busy[3], ENDLESS(",\"stream\":true"));
+	begin_stream(&server, &busy[3], ENDLESS(",\"stream\":true"));
 	ck_assert(web_closed(&idle));
 	web_open(&more, server.port);
 	ck_assert_int_eq(web_status(&more), 503);

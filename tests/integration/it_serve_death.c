@@ -26,18 +26,6 @@ static void setup(void)
 
 /* ---- the daemon is away ---- */
 
-static void begin_stream(struct web *w, const char *body)
-{
-	char *event;
-
-	web_open(w, server.port);
-	ck_assert(web_post(w, "/v1/completions", body));
-	ck_assert_int_eq(web_status(w), 200);
-	event = web_event(w);
-	ck_assert_ptr_nonnull(event);
-	free(event);
-}
-
 /* The last event of a stream, to be freed. */
 static char *last_event(struct web *w)
 {
@@ -98,7 +86,7 @@ START_TEST(test_daemon_is_away)
 	json_t *v;
 	char *last;
 
-	begin_stream(&w, "{\"prompt\":\"In\",\"max_tokens\":1000,\"ignore_eos\":true,\"stream\":true,\"n\":16}");
+	begin_stream(&server, &w, "{\"prompt\":\"In\",\"max_tokens\":1000,\"ignore_eos\":true,\"stream\":true,\"n\":16}");
 	/* While hold is stopped, no daemon is started. */
 	kill(rig.hold, SIGSTOP);
 	kill(old, SIGKILL);
@@ -208,7 +196,7 @@ START_TEST(test_drain)
 	struct web w, idle, late;
 	char *last;
 
-	begin_stream(&w, "{\"prompt\":\"In\",\"max_tokens\":900,\"ignore_eos\":true,\"stream\":true}");
+	begin_stream(&server, &w, "{\"prompt\":\"In\",\"max_tokens\":900,\"ignore_eos\":true,\"stream\":true}");
 	web_open(&idle, server.port);
 	job_kill(&server.job, SIGTERM);
 	ck_assert(web_closed(&idle));
@@ -237,7 +225,7 @@ START_TEST(test_drain_cut_short)
 		serve_start(&server, &rig, "--drain-timeout", "0", NULL);
 		serve_await(&server, 200, 30);
 	}
-	begin_stream(&w, "{\"prompt\":\"In\",\"max_tokens\":1000,\"ignore_eos\":true,\"stream\":true,\"n\":16}");
+	begin_stream(&server, &w, "{\"prompt\":\"In\",\"max_tokens\":1000,\"ignore_eos\":true,\"stream\":true,\"n\":16}");
 	job_kill(&server.job, SIGINT);
 	if (!_i) {
 		nap_ms(50);

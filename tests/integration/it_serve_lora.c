@@ -580,18 +580,6 @@ END_TEST
 
 /* ---- the end of a name, of the daemon ---- */
 
-static void begin_stream(struct web *w, const char *body)
-{
-	char *event;
-
-	web_open(w, server.port);
-	ck_assert(web_post(w, "/v1/completions", body));
-	ck_assert_int_eq(web_status(w), 200);
-	event = web_event(w);
-	ck_assert_ptr_nonnull(event);
-	free(event);
-}
-
 /* The text of a stream, to be freed; it must end as it should. */
 static char *end_stream(struct web *w)
 {
@@ -616,7 +604,7 @@ START_TEST(test_unload_under_stream)
 	serve_start(&server, &rig, "--lora", lora[0], "--enable-lora", NULL);
 	serve_await(&server, 200, 30);
 	for (i = 0; i < 3; i++)
-		begin_stream(&w[i], ASK("red", ",\"max_tokens\":200,\"stream\":true"));
+		begin_stream(&server, &w[i], ASK("red", ",\"max_tokens\":200,\"stream\":true"));
 	done(UNLOAD, "{\"lora_name\":\"red\"}");
 	expect("/v1/completions", ASK("red", ""), 404, "model_not_found");
 	/* The name is free for another one, while requests use the old one. */
@@ -640,7 +628,7 @@ START_TEST(test_unload_under_abort)
 	for (k = 0; k < 4; k++) {
 		done(LOAD, loads[k % 2]);
 		for (i = 0; i < 4; i++)
-			begin_stream(&w[i], k % 2 ? ASK("blue", ",\"max_tokens\":500,\"stream\":true") :
+			begin_stream(&server, &w[i], k % 2 ? ASK("blue", ",\"max_tokens\":500,\"stream\":true") :
 						    ASK("red", ",\"max_tokens\":500,\"stream\":true"));
 		done(UNLOAD, k % 2 ? "{\"lora_name\":\"blue\"}" : "{\"lora_name\":\"red\"}");
 		for (i = 0; i < 4; i++)

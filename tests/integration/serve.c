@@ -192,6 +192,18 @@ json_t *complete(struct served *s, const char *body)
 	return v;
 }
 
+void begin_stream(struct served *s, struct web *w, const char *body)
+{
+	char *event;
+
+	web_open(w, s->port);
+	ck_assert(web_post(w, "/v1/completions", body));
+	ck_assert_int_eq(web_status(w), 200);
+	event = web_event(w);
+	ck_assert_ptr_nonnull(event);
+	free(event);
+}
+
 json_t *choice(json_t *answer, size_t i)
 {
 	json_t *c = json_array_get(json_object_get(answer, "choices"), i);

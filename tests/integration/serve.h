@@ -51,6 +51,8 @@ void serve_await_idle(struct served *s, u32 ms);
 
 /* POST to /v1/completions; the answer must be 200 and JSON. */
 json_t *complete(struct served *s, const char *body);
+/* The same, of a stream, on a new connection; its first event has come. */
+void begin_stream(struct served *s, struct web *w, const char *body);
 /* choices[i] of an answer. */
 json_t *choice(json_t *answer, size_t i);
 /* The text of the choice, or the content of its message. */
