@@ -246,7 +246,10 @@ void adapters_opened(struct request *r)
 	r->slot->alive++;
 }
 
-/* An adapter that was asked for stays asked for. */
+/*
+ * An adapter that was asked for stays asked for.  One that is held, and of which the queue opens
+ * no request now, would stand in the way of others.
+ */
 void adapters_look(struct engine *e)
 {
 	struct list *it, *tmp;
@@ -255,7 +258,6 @@ void adapters_look(struct engine *e)
 		struct slot *s = list_entry(it, struct slot, list);
 
 		s->wanted &= s->state == SLOT_ASKED || s->state == SLOT_FILLING;
-		s->offered = s->state == SLOT_HELD;
 	}
 }
 

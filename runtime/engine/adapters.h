@@ -34,7 +34,6 @@ enum slot_state {
  * @nr:       requests that name it
  * @alive:    of these, requests that are not in the queue
  * @wanted:   a request in the queue would be next, but for the adapter
- * @offered:  requests in the queue have seen that it is held
  * @seq:      its sequence of the daemon, unless SLOT_IDLE
  * @matched:  the daemon has its ids
  * @waits:    times that it was seen waiting for memory
@@ -54,7 +53,6 @@ struct slot {
 	u32			nr;
 	u32			alive;
 	bool			wanted;
-	bool			offered;
 	enum slot_state		state;
 	u64			seq;
 	bool			matched;

@@ -238,19 +238,9 @@ static int slot_poll(struct engine *e, struct slot *s)
 	}
 }
 
-/*
- * Has a request use for it?  If it is held, and the queue has opened none of its requests,
- * it stands in the way of others.
- */
 static bool slot_is_wanted(const struct slot *s)
 {
-	return s->alive || (s->wanted && !(s->state == SLOT_HELD && s->offered));
-}
-
-static void slot_hold(struct slot *s)
-{
-	s->state = SLOT_HELD;
-	s->offered = false;
+	return s->alive || s->wanted;
 }
 
 static int slot_advance(struct engine *e, struct slot *s, u32 *asked)
@@ -270,7 +260,7 @@ static int slot_advance(struct engine *e, struct slot *s, u32 *asked)
 	if (!ret && s->state == SLOT_FILLING && s->valid < s->nr_blocks)
 		ret = slot_fill(e, s);
 	if (!ret && s->state == SLOT_FILLING && s->valid == s->nr_blocks && !slot_locate(a, s))
-		slot_hold(s);
+		s->state = SLOT_HELD;
 	*asked += s->state == SLOT_ASKED || s->state == SLOT_FILLING;
 	return ret;
 }

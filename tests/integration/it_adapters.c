@@ -23,7 +23,7 @@
 
 #define ADAPTERS	6u
 #define RANK		8u
-#define PROMPTS		4u
+#define PROMPTS		6u
 #define PROMPT		40u
 #define NEW		24u
 #define REQUESTS	((ADAPTERS + 1) * PROMPTS)
@@ -43,11 +43,13 @@ struct ask {
 /**
  * struct run - all requests, once
  * @window: most requests at once; 0: all
+ * @seqs:  sequences of the engine; 0: 64
  * @grouped: those of one adapter come together, so that others give way
  * @kill:  kill the daemon each time that so many tokens have come; 0: never
  */
 struct run {
 	u32			window;
+	u32			seqs;
 	bool			grouped;
 	u32			kill;
 	struct ask		ask[REQUESTS];
@@ -170,7 +172,8 @@ static void play(struct run *run)
 {
 	char path[RIG_PATH + 16];
 	const struct engine_opts o = {
-		.socket = path, .block_tokens = BLOCK, .max_rank = RANK, .max_seqs = 64,
+		.socket = path, .block_tokens = BLOCK, .max_rank = RANK,
+		.max_seqs = run->seqs ? run->seqs : 64,
 		.max_batch = 32,
 	};
 	struct engine_error err = { "" };
@@ -281,6 +284,25 @@ START_TEST(test_pressure)
 	under_pressure("2M", "0");
 	under_pressure("2M", "8M");
 	under_pressure("3M", "0");
+	world_end();
+}
+END_TEST
+
+/*
+ * Adapters of requests in the queue must not hold the memory that the first request's adapter
+ * waits for.  The daemon takes no memory from a sequence for the one that has waited longest.
+ */
+START_TEST(test_queue_goes_on)
+{
+	struct run run = { .seqs = 2 * SAMPLES };
+
+	world_start();
+	in_ample_memory();
+	rig_start(&rig, "--pool-size", "1M", "--extent-size", "256K", "--starve-ms", "600000", NULL);
+	play(&run);
+	same_tokens(&truth, &run, "with few places");
+	rig_walk(&rig);
+	rig_stop(&rig);
 	world_end();
 }
 END_TEST
@@ -398,6 +420,7 @@ int main(void)
 	tcase_set_timeout(t, 600);
 	tcase_add_test(t, test_same_tokens);
 	tcase_add_test(t, test_pressure);
+	tcase_add_test(t, test_queue_goes_on);
 	tcase_add_test(t, test_daemon_killed);
 	tcase_add_test(t, test_fits_beside_adapter);
 	tcase_add_test(t, test_domain_shows);
