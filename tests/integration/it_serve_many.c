@@ -397,12 +397,41 @@ START_TEST(test_request_ids)
 }
 END_TEST
 
+/*
+ * A long stream is ended by an error event. Its status is 504 if the time was
+ * over before its first token: on a busy machine that happens, and is no end
+ * of a begun stream.
+ */
+static bool ends_a_stream(void)
+{
+	char *event, *last = NULL;
+	struct web w;
+	int status;
+
+	web_open(&w, server.port);
+	ck_assert(web_post(&w, "/v1/completions", ENDLESS(",\"n\":32,\"stream\":true")));
+	status = web_status(&w);
+	if (status != 200) {
+		ck_assert_int_eq(status, 504);
+		web_close(&w);
+		return false;
+	}
+	while ((event = web_event(&w))) {
+		free(last);
+		last = event;
+	}
+	ck_assert_msg(last && web_is_error(last, "request_timeout"), "%s", last);
+	free(last);
+	web_close(&w);
+	return true;
+}
+
 /* Long requests are ended: a whole answer, a begun stream; a short one is not. */
 START_TEST(test_request_timeout)
 {
 	u64 begin;
-	char seconds[16], *text = NULL, *event, *last = NULL;
-	struct web w;
+	u32 tries = 1;
+	char seconds[16], *text = NULL;
 
 	snprintf(seconds, sizeof(seconds), "%u", time_scale());
 	serve_start(&server, &rig, "--request-timeout", seconds, "--kernels", "ref", NULL);
@@ -413,18 +442,10 @@ START_TEST(test_request_timeout)
 	ck_assert_msg(web_is_error(text, "request_timeout"), "%s", text);
 	ck_assert(now_ms() - begin >= 990 * time_scale());
 	free(text);
-	web_open(&w, server.port);
-	ck_assert(web_post(&w, "/v1/completions", ENDLESS(",\"n\":32,\"stream\":true")));
-	ck_assert_int_eq(web_status(&w), 200);
-	while ((event = web_event(&w))) {
-		free(last);
-		last = event;
-	}
-	ck_assert_msg(last && web_is_error(last, "request_timeout"), "%s", last);
-	free(last);
-	web_close(&w);
+	while (!ends_a_stream())
+		ck_assert_uint_lt(++tries, 10);
 	serve_await_idle(&server, 2000);
-	ck_assert_uint_eq(serve_ended(&server, "error"), 2);
+	ck_assert_uint_eq(serve_ended(&server, "error"), 1 + tries);
 	json_decref(complete(&server, "{\"prompt\":\"a\",\"max_tokens\":1}"));
 }
 END_TEST
