@@ -184,6 +184,55 @@ START_TEST(test_more_by_weight)
 }
 END_TEST
 
+/* Blocks that the second domain has in the end, at these prices of the domains' content. */
+static u32 cached_at(u64 price_a, u64 price_b, u32 weight_a)
+{
+	u32 a, b, had;
+	u64 seq;
+
+	teardown();
+	setup();
+	a = sh_attach(1, "a");
+	b = sh_attach(1, "b");
+	set(a, CORE_LIMIT_WEIGHT, weight_a);
+	sh.core->domains[sh.cl[a].info.domain].prefill_ns_token = price_a;
+	sh.core->domains[sh.cl[b].info.domain].prefill_ns_token = price_b;
+	seq = resident(a, 4, 3000);
+	cache(a, ALL - 12, 0);
+	cache(b, 8, 5000);
+	churn(b, 10, 10000);
+	had = cached(b);
+	ck_assert_uint_eq(cached(a) + had, ALL - 4);
+	ck_assert_int_eq(sh_close(a, seq), 0);
+	return had;
+}
+
+/*
+ * Content that takes longer to compute gets more of the cache: as much more as it takes
+ * longer, in powers of two, up to 16.  A price alone, or about the same prices, change
+ * nothing.
+ */
+START_TEST(test_more_by_price)
+{
+	const u32 even = cached_at(0, 0, 100);
+
+	ck_assert_uint_eq(even, (ALL - MORE) / 2);
+	ck_assert_uint_eq(cached_at(1000, 0, 100), even);
+	ck_assert_uint_eq(cached_at(0, 1000, 100), even);
+	ck_assert_uint_eq(cached_at(1000, 1900, 100), even);
+	ck_assert_uint_eq(cached_at(1900, 1000, 100), even);
+	/* Of 16 spans one keeps at most n times as many as the other has, and 4 more. */
+	ck_assert_uint_eq(cached_at(2000, 1000, 100), 12);
+	ck_assert_uint_eq(cached_at(16000, 1000, 100), 8);
+	ck_assert_uint_eq(cached_at(1000, 2000, 100), 40);
+	ck_assert_uint_eq(cached_at(1000, 7000, 100), 48);
+	ck_assert_uint_eq(cached_at(1000, 16000, 100), 60);
+	/* 32 times the weight is twice as much as the highest price. */
+	ck_assert_uint_eq(cached_at(1000, 16000, 3200), 12);
+	ck_assert_uint_eq(cached_at(1000, 1000000, 3200), 12);
+}
+END_TEST
+
 /* A domain at its own limit evicts only its own cache. */
 START_TEST(test_own_limit)
 {
@@ -265,6 +314,7 @@ int main(void)
 	tcase_add_test(tc, test_somebody_runs);
 	tcase_add_test(tc, test_clearly_more);
 	tcase_add_test(tc, test_more_by_weight);
+	tcase_add_test(tc, test_more_by_price);
 	tcase_add_test(tc, test_own_limit);
 	tcase_add_test(tc, test_protected);
 	tcase_add_test(tc, test_another_tenant);

@@ -302,6 +302,15 @@ static inline u64 domain_payload(const struct kv_domain *d)
 	return d->dev.block_bytes * d->shards;
 }
 
+/*
+ * Nanoseconds to compute the content of a block again, as its clients measured; 0: they
+ * have not.  A token that is computed again fills its part of a block in each group.
+ */
+static inline u64 domain_refill_ns(const struct kv_domain *d)
+{
+	return d->group[0].block_tokens * d->prefill_ns_token / d->nr_groups;
+}
+
 /* The domain of a part in the device pool; NULL: the part is of another pool. */
 static inline struct kv_domain *part_dev_domain(const struct core *c, u32 part)
 {

@@ -7,7 +7,7 @@
  *	1. free blocks of its spans that no reservation holds
  *	2. free extents of the pool (memory may have to be made: wait for it)
  *	3. spans of cache of domains of its tenant, if that cache is cold or these
- *	   domains have clearly more than it (limit_keeps())
+ *	   domains have clearly more than it by weight and price (limit_keeps())
  *	4. its own cache, blocks of least value first (lru.c)
  *	5. spans of other domains that hold nothing but cache; last those of other
  *	   tenants; their clients have to give them back first

@@ -832,7 +832,8 @@ static void step_finish(struct core *c, u32 client)
 
 /*
  * Prefill time of a token in the domain: a hint of its client, clamped to
- * 10 ns..1 s.  It is used for decisions about that domain only.
+ * 10 ns..1 s.  Domains of other tenants lose nothing by it: it decides what of this domain
+ * is copied, and how the tenant's own domains share cache (limit_keeps()).
  */
 static void prefill_measure(struct kv_domain *d, u64 ns, u64 tokens)
 {

@@ -46,10 +46,16 @@
  * (limit_keeps()), and evicts its own after that.  Spare is the cache of a cold
  * domain: it has no running or waiting sequence, and since its last use the
  * others could have used all of their memory once.  Spare is also the cache of a
- * domain that has clearly more memory, cache included, by weight.  The first
- * rule does what one LRU list over all domains would do, without a common clock.
- * The second moves cache to the division by weight when all domains are busy:
- * else the domain that came first would keep it.
+ * domain that has clearly more memory, cache included, by weight and price.  The
+ * first rule does what one LRU list over all domains would do, without a common
+ * clock.  The second moves cache to that division when all domains are busy: else
+ * the domain that came first would keep it.
+ *
+ * The price is the time to compute a byte of content again, as clients measured
+ * it.  If a domain that has n times as much memory has n times fewer hits a byte
+ * to gain from more, the time saved is largest where memory is divided by price.
+ * The factor between two domains is a power of two and at most PRICE_MOST: prices
+ * are measured, and cache must not move to and fro with their noise.
  *
  * The lower tiers have only max, which is swap.max.
  */
@@ -57,6 +63,7 @@
 
 #define LAG_PERIODS	2	/* in units of starve_ns: time in which a lag is made up for */
 #define LAG_PART	4	/* part of its memory that a domain may owe or be owed */
+#define PRICE_MOST	16u	/* a byte of cache counts as so many of a cheaper domain, at most */
 #define LAG_SCALE	(1 << 20)	/* kv_domain.lag has this scale, of a unit of the share */
 
 /* Whole blocks of a part in @bytes. */
@@ -492,7 +499,25 @@ static bool is_cold(const struct core *c, const struct kv_domain *o)
 }
 
 /*
- * Two spans of each more than @d, by weight: with less, spans would oscillate.
+ * How often does the price of @dear hold the price of @cheap?  A power of two from 1 to
+ * PRICE_MOST; 1 also if one of the prices is not known.
+ */
+static u32 price_ratio(const struct kv_domain *dear, const struct kv_domain *cheap)
+{
+	/* The time for a block each, times the bytes of the other's block. */
+	const unsigned __int128 high = (unsigned __int128)domain_refill_ns(dear) *
+				       domain_payload(cheap);
+	const unsigned __int128 low = (unsigned __int128)domain_refill_ns(cheap) *
+				      domain_payload(dear);
+	u32 ratio = 1;
+
+	while (low && ratio < PRICE_MOST && low * ratio * 2 <= high)
+		ratio *= 2;
+	return ratio;
+}
+
+/*
+ * Two spans of each more than @d, by weight and price: with less, spans would oscillate.
  */
 static bool has_more(const struct core *c, const struct kv_domain *o,
 		     const struct kv_domain *d)
@@ -500,8 +525,9 @@ static bool has_more(const struct core *c, const struct kv_domain *o,
 	const u64 less = span_bytes(c, d, d->dev.nr_spans + 2ull) +
 			 span_bytes(c, o, 2);
 
-	return (unsigned __int128)span_bytes(c, o, o->dev.nr_spans) * d->weight >
-	       (unsigned __int128)less * o->weight;
+	return (unsigned __int128)span_bytes(c, o, o->dev.nr_spans) * d->weight *
+	       price_ratio(d, o) >
+	       (unsigned __int128)less * o->weight * price_ratio(o, d);
 }
 
 /**

@@ -54,8 +54,7 @@ static u32 judge(const struct core *c, u32 dom)
 {
 	const struct kv_domain *d = &c->domains[dom];
 	u64 kb = max(domain_payload(d) / 1024, 1ull);
-	/* Computing a token again fills its part of a block in each group. */
-	u64 compute = d->group[0].block_tokens * d->prefill_ns_token / d->nr_groups;
+	u64 compute = domain_refill_ns(d);
 	u64 in, out;
 	u32 i, pays = 0;
 
