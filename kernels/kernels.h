@@ -1107,7 +1107,7 @@ void kern_gemm_many(const struct kern_ops *ops, struct kern_ctx *ctx,
  *
  * For products of rows that chose different experts.  Outputs may not overlap, nor may
  * one product's output be another one's @x.  In exact mode the bits are the same as for
- * single calls.
+ * single calls; in fast mode one launch may split K differently from several.
  */
 void kern_gemm_parts(const struct kern_ops *ops, struct kern_ctx *ctx,
 		     const struct kern_gemm_part *parts, u32 nr);

@@ -528,6 +528,9 @@ struct k_sample_args {
 /* Matrices that one launch can multiply with the same x. */
 #define GEMM_PARTS	4
 
+/* Products of one shape that one launch of k_group_* does, each with its own x. */
+#define GEMM_GROUP	64
+
 /* Outputs of a block of k_gemm_skinny*, and columns of K that it loads at once. */
 #define GEMM_SKINNY_N	64
 #define GEMM_SKINNY_K	128
@@ -606,6 +609,51 @@ struct gemm_skinny_args {
 struct k_gemm_skinny8_args { struct gemm_skinny_args s; };
 struct k_gemm_skinny16_args { struct gemm_skinny_args s; };
 
+/* A product of a group, where it differs from the others; @m: its rows of x. */
+struct gemm_group_part {
+	const void	*x;
+	const void	*w;
+	const float	*bias;
+	float		*y;
+	u32		m;
+	u32		resv;
+};
+
+/*
+ * The products of a group.  What they have in common is in struct gemm_args: @m is the
+ * most rows of one of them there, and @part has one entry.
+ * @per: blocks along N of each
+ */
+struct gemm_group {
+	u32			nr;
+	u32			per;
+	struct gemm_group_part	part[GEMM_GROUP];
+};
+
+/* The part is z of the grid. */
+struct group_exact_args {
+	struct gemm_args	g;
+	struct gemm_group	group;
+};
+
+struct k_group_exact1_f32_args { struct group_exact_args a; };
+struct k_group_exact1_bf16_args { struct group_exact_args a; };
+struct k_group_exact1_f16_args { struct group_exact_args a; };
+struct k_group_exact1_blocks_args { struct group_exact_args a; };
+struct k_group_exact4_f32_args { struct group_exact_args a; };
+struct k_group_exact4_bf16_args { struct group_exact_args a; };
+struct k_group_exact4_f16_args { struct group_exact_args a; };
+struct k_group_exact4_blocks_args { struct group_exact_args a; };
+
+/* Blocks along N are numbered through all parts, @per a part, for the tickets. */
+struct group_skinny_args {
+	struct gemm_skinny_args	s;
+	struct gemm_group	group;
+};
+
+struct k_group_skinny8_args { struct group_skinny_args a; };
+struct k_group_skinny16_args { struct group_skinny_args a; };
+
 /* ---- packed weights: gemm_packed.cu, gemm_pack.cu ---- */
 
 /* Rows of a panel, and columns of a unit. */
@@ -660,6 +708,17 @@ struct k_gemm_packed8_args { struct gemm_packed_args a; };
 struct k_gemm_packed16_args { struct gemm_packed_args a; };
 struct k_gemm_packed32_args { struct gemm_packed_args a; };
 struct k_gemm_packed64_args { struct gemm_packed_args a; };
+
+/* As struct group_skinny_args; no part has more than PACKED_M rows. */
+struct group_packed_args {
+	struct gemm_packed_args	p;
+	struct gemm_group	group;
+};
+
+struct k_group_packed8_args { struct group_packed_args a; };
+struct k_group_packed16_args { struct group_packed_args a; };
+struct k_group_packed32_args { struct group_packed_args a; };
+struct k_group_packed64_args { struct group_packed_args a; };
 
 /* Pack @n rows of @k columns. */
 struct k_gemm_pack_args {

@@ -9,26 +9,16 @@
  * (pack.c) have gemm_packed.cu for any number of rows.  With bf16
  * weights in fast mode, gemm_skinny.cu streams the weights for up to 16 rows.  With
  * more rows cuBLASLt computes the product, or gemm_tile.cu if the library is
- * missing or does not take the addresses or the shape.
+ * missing or does not take the addresses or the shape.  gemm_few.c has the launches that may
+ * split K.
  *
  * Several matrices with one x are multiplied in one launch; blocks along N are
- * numbered through all of them.
+ * numbered through all of them.  Products of few rows with an x of their own are in
+ * gemm_group.c.
  */
 #include <stdlib.h>
 
-#include "kernels/cuda/blaslt.h"
-
-/* Most rows of x for the kernels for few rows. */
-#define EXACT_FEW	16u
-#define SKINNY_FEW	16u
-
-#define MAX_TICKETS	16384u
-#define MAX_SPLITS	16u
-
-/* Time for a block of k_gemm_skinny* to start, in columns of K. */
-#define SKINNY_START	64u
-/* Blocks on a multiprocessor that keep it reading all the time. */
-#define SKINNY_BLOCKS	4u
+#include "kernels/cuda/gemm.h"
 
 /*
  * More rows of x with packed weights are cuBLASLt's: it is faster than mma.sync by more
@@ -40,18 +30,7 @@
 
 #define NARROW_BLOCKS	8u	/* on a multiprocessor, of 256 threads */
 
-/**
- * struct cuda_gemm - state of products in a context
- * @lt:     cuBLASLt, or NULL
- * @ticket: [MAX_TICKETS] zeros, for k_gemm_skinny*
- */
-struct cuda_gemm {
-	struct blaslt	*lt;
-	u32		*ticket;
-};
-
-/* Bytes of dynamic shared memory of each kernel, from list.h. */
-static const u32 smem_of[CUDA_NR_KERNELS] = {
+const u32 cuda_gemm_smem[CUDA_NR_KERNELS] = {
 #define x(name, smem)	smem,
 	CUDA_KERNELS(x)
 #undef x
@@ -66,11 +45,11 @@ int cuda_gemm_init(struct cuda_ctx *c)
 	if (!g)
 		return cuda_fail(c, "no memory", CUDA_ERROR_OUT_OF_MEMORY);
 	c->gemm = g;
-	g->ticket = cuda_mem_alloc(ctx, MAX_TICKETS * sizeof(u32));
+	g->ticket = cuda_mem_alloc(ctx, CUDA_MAX_TICKETS * sizeof(u32));
 	if (!g->ticket)
 		return cuda_fail(c, "no memory on the GPU for products",
 				 CUDA_ERROR_OUT_OF_MEMORY);
-	r = c->cu->MemsetD32Async((uintptr_t)g->ticket, 0, MAX_TICKETS,
+	r = c->cu->MemsetD32Async((uintptr_t)g->ticket, 0, CUDA_MAX_TICKETS,
 				  c->stream);
 	if (r)
 		return cuda_fail(c, "the GPU's memory cannot be cleared", r);
@@ -113,8 +92,7 @@ static bool w_aligned(const struct kern_gemm_out *out, u32 nr)
 	return true;
 }
 
-/* The arguments without the blocks, which depend on the kernel. */
-static struct gemm_args args_of(struct cuda_ctx *c, const float *x, u64 x_ld,
+struct gemm_args cuda_gemm_args(struct cuda_ctx *c, const float *x, u64 x_ld,
 				const struct kern_gemm_out *out, u32 nr, u32 m)
 {
 	struct gemm_args a = {
@@ -134,8 +112,7 @@ static struct gemm_args args_of(struct cuda_ctx *c, const float *x, u64 x_ld,
 	return a;
 }
 
-/* Number the blocks, of @rows outputs each. */
-static void number_blocks(struct gemm_args *a, u32 rows)
+void cuda_gemm_number(struct gemm_args *a, u32 rows)
 {
 	u32 i;
 
@@ -166,9 +143,9 @@ static void launch_exact(struct cuda_ctx *c, struct gemm_args *a,
 {
 	k = kern_is_blocks(a->dtype) ? exact_blocks(k) : k;
 	/* The structures of these kernels are only struct gemm_args. */
-	number_blocks(a, tile_n);
+	cuda_gemm_number(a, tile_n);
 	cuda_launch(c, k, (struct cuda_grid){
-		DIV_ROUND_UP(a->m, tile_m), a->nr_blocks, 1, 128, smem_of[k],
+		DIV_ROUND_UP(a->m, tile_m), a->nr_blocks, 1, 128, cuda_gemm_smem[k],
 	}, a);
 }
 
@@ -186,130 +163,15 @@ static void gemm_exact(struct cuda_ctx *c, struct gemm_args *a)
 		[KERN_F16] = CUDA_k_gemm_exact4_f16,
 	};
 
-	number_blocks(a, 128);
+	cuda_gemm_number(a, 128);
 	if (a->m == 1)
 		launch_exact(c, a, one[type], 1, 16);
-	else if (a->m <= EXACT_FEW)
+	else if (a->m <= GEMM_FEW)
 		launch_exact(c, a, few[type], 4, 32);
 	else if ((u64)DIV_ROUND_UP(a->m, 64) * a->nr_blocks >= c->sms)
 		launch_exact(c, a, CUDA_k_gemm_exact_tile, 64, 128);
 	else
 		launch_exact(c, a, CUDA_k_gemm_exact_mid, 32, 64);
-}
-
-/*
- * The cost is that of the multiprocessor with most blocks, but at least of the
- * SKINNY_BLOCKS that keep it reading.  A block costs its columns and its start.
- */
-u32 cuda_gemm_range(u32 blocks, u32 k, u32 sms)
-{
-	const u32 all = ALIGN_UP(max(k, 1u), GEMM_SKINNY_K);
-	u32 best = all, range, splits, s;
-	u64 cost, least = ~0ull;
-
-	for (s = 1; s <= MAX_SPLITS; s++) {
-		range = ALIGN_UP(DIV_ROUND_UP(all, s), GEMM_SKINNY_K);
-		splits = DIV_ROUND_UP(all, range);
-		if (splits > 1 && blocks > MAX_TICKETS)
-			break;
-		cost = max(DIV_ROUND_UP((u64)blocks * splits, (u64)sms),
-			   (u64)SKINNY_BLOCKS) * (range + SKINNY_START);
-		if (splits > 1)
-			cost += SKINNY_BLOCKS * SKINNY_START;
-		if (cost < least) {
-			least = cost;
-			best = range;
-		}
-	}
-	return best;
-}
-
-/* Columns of x that fit into shared memory, with the gaps between rows. */
-static u32 skinny_chunk(u32 m, u32 range, u32 smem)
-{
-	const u32 fit = 2 * (smem / 4 / m - 16);
-
-	return min(range, fit / GEMM_SKINNY_K * GEMM_SKINNY_K);
-}
-
-static void gemm_skinny(struct cuda_ctx *c, struct gemm_args *a)
-{
-	const enum cuda_kernel k = a->m <= 8 ? CUDA_k_gemm_skinny8 :
-					       CUDA_k_gemm_skinny16;
-	struct gemm_skinny_args s;
-
-	number_blocks(a, GEMM_SKINNY_N);
-	s = (struct gemm_skinny_args){
-		.g = *a,
-		.range = cuda_gemm_range(a->nr_blocks, a->k, c->sms),
-		.ticket = c->gemm->ticket,
-	};
-	s.chunk = skinny_chunk(a->m, s.range, smem_of[k]);
-	s.splits = DIV_ROUND_UP(max(a->k, 1u), s.range);
-	if (s.splits > 1)
-		s.partial = cuda_scratch(c, (u64)s.splits * SKINNY_FEW *
-					    a->nr_blocks * GEMM_SKINNY_N *
-					    sizeof(float));
-	if (s.splits > 1 && !s.partial)
-		return;
-	cuda_launch(c, k, (struct cuda_grid){
-		a->nr_blocks, s.splits, 1, 128,
-		a->m * (s.chunk / 2 + 16) * sizeof(u32),
-	}, &s);
-}
-
-/* Shared memory for @rows of x, and for sums of all rows that a kernel may have. */
-static u32 packed_smem(u32 rows, u32 chunk, const struct dev_packed *p)
-{
-	const u32 sums = max((u32)roundup_pow_of_two(rows), 8u) * chunk /
-			 p->group;
-
-	return (rows * (chunk / 2 + 16) +
-		(p->scale == PACKED_F32 ? 0 : sums)) * sizeof(u32);
-}
-
-/* Columns of x that fit into shared memory, with their sums over groups. */
-static u32 packed_chunk(u32 rows, u32 range, const struct dev_packed *p, u32 smem)
-{
-	u32 chunk = GEMM_SKINNY_K;
-
-	while (chunk < range &&
-	       packed_smem(rows, chunk + GEMM_SKINNY_K, p) <= smem)
-		chunk += GEMM_SKINNY_K;
-	return chunk;
-}
-
-/* Packed weights: up to PACKED_M rows in a block.  Only few rows split K. */
-static void gemm_packed(struct cuda_ctx *c, struct gemm_args *a)
-{
-	static const enum cuda_kernel of[] = {
-		CUDA_k_gemm_packed8, CUDA_k_gemm_packed16, CUDA_k_gemm_packed32,
-		CUDA_k_gemm_packed64,
-	};
-	const u32 rows = min(a->m, PACKED_M);
-	const enum cuda_kernel k = of[rows <= 8 ? 0 : rows <= 16 ? 1 :
-				      rows <= 32 ? 2 : 3];
-	struct gemm_packed_args g = { .p = cuda_packed(a->dtype, a->k) };
-	struct gemm_skinny_args *s = &g.s;
-
-	number_blocks(a, GEMM_SKINNY_N);
-	s->g = *a;
-	s->range = a->m <= PACKED_M ?
-		   cuda_gemm_range(a->nr_blocks, a->k, c->sms) :
-		   ALIGN_UP(max(a->k, 1u), GEMM_SKINNY_K);
-	s->ticket = c->gemm->ticket;
-	s->chunk = packed_chunk(rows, s->range, &g.p, smem_of[k]);
-	s->splits = DIV_ROUND_UP(max(a->k, 1u), s->range);
-	if (s->splits > 1)
-		s->partial = cuda_scratch(c, (u64)s->splits * PACKED_M *
-					     a->nr_blocks * GEMM_SKINNY_N *
-					     sizeof(float));
-	if (s->splits > 1 && !s->partial)
-		return;
-	cuda_launch(c, k, (struct cuda_grid){
-		a->nr_blocks, s->splits, DIV_ROUND_UP(a->m, PACKED_M), 128,
-		packed_smem(rows, s->chunk, &g.p),
-	}, &g);
 }
 
 static u32 elementwise_blocks(struct cuda_ctx *c, u64 n)
@@ -365,10 +227,10 @@ static bool part_by_lt(struct cuda_ctx *c, const struct gemm_args *a,
 
 static void launch_tile(struct cuda_ctx *c, struct gemm_args *a)
 {
-	number_blocks(a, GEMM_TILE_N);
+	cuda_gemm_number(a, GEMM_TILE_N);
 	cuda_launch(c, CUDA_k_gemm_tile, (struct cuda_grid){
 		DIV_ROUND_UP(a->m, GEMM_TILE_M), a->nr_blocks, 1, 256,
-		smem_of[CUDA_k_gemm_tile],
+		cuda_gemm_smem[CUDA_k_gemm_tile],
 	}, a);
 }
 
@@ -427,22 +289,31 @@ static void gemm_unpacked(struct cuda_ctx *c, struct gemm_args *a)
 	}
 }
 
-static void gemm_parts(struct cuda_ctx *c, const float *x, u64 x_ld,
+enum gemm_way cuda_gemm_way(struct cuda_ctx *c, const struct gemm_args *a,
+			    bool packed)
+{
+	const bool few = a->m <= GEMM_FEW;
+
+	if (packed)
+		return wants_unpacked(c, a) ? GEMM_UNPACKED : GEMM_PACKED;
+	if (c->exact || a->dtype != KERN_BF16 || (few && !a->w_vec))
+		return GEMM_EXACT;
+	return few ? GEMM_SKINNY : GEMM_LONG;
+}
+
+/* Matrices of one type. */
+static void gemm_alike(struct cuda_ctx *c, const float *x, u64 x_ld,
 		       const struct kern_gemm_out *out, u32 nr, u32 m)
 {
-	struct gemm_args a = args_of(c, x, x_ld ? x_ld : out->w->cols, out, nr,
-				     m);
+	static void (*const run[])(struct cuda_ctx *c, struct gemm_args *a) = {
+		[GEMM_EXACT] = gemm_exact, [GEMM_SKINNY] = cuda_gemm_skinny,
+		[GEMM_LONG] = gemm_long, [GEMM_PACKED] = cuda_gemm_packed,
+		[GEMM_UNPACKED] = gemm_unpacked,
+	};
+	struct gemm_args a = cuda_gemm_args(c, x, x_ld ? x_ld : out->w->cols,
+					    out, nr, m);
 
-	if (out->w->packed && wants_unpacked(c, &a))
-		gemm_unpacked(c, &a);
-	else if (out->w->packed)
-		gemm_packed(c, &a);
-	else if (c->exact || a.dtype != KERN_BF16 || (m <= SKINNY_FEW && !a.w_vec))
-		gemm_exact(c, &a);
-	else if (m <= SKINNY_FEW)
-		gemm_skinny(c, &a);
-	else
-		gemm_long(c, &a);
+	run[cuda_gemm_way(c, &a, out->w->packed)](c, &a);
 }
 
 void cuda_gemm_many(struct kern_ctx *ctx, const float *x, u64 x_ld,
@@ -458,7 +329,7 @@ void cuda_gemm_many(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		       out[i + n].w->dtype == out[i].w->dtype &&
 		       out[i + n].w->packed == out[i].w->packed)
 			n++;
-		gemm_parts(cuda_of(ctx), x, x_ld, out + i, n, m);
+		gemm_alike(cuda_of(ctx), x, x_ld, out + i, n, m);
 	}
 }
 

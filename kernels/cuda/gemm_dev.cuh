@@ -4,6 +4,10 @@
  *
  * A launch multiplies one x by up to GEMM_PARTS matrices.  Blocks along N are
  * numbered through all of them, and each block belongs to one matrix.
+ *
+ * A launch of k_group_* does up to GEMM_GROUP products, of one shape and type of weights,
+ * each with its own x.  A block takes its product's arguments, and goes on as a block of a
+ * single product.
  */
 #ifndef KERNELS_CUDA_GEMM_DEV_CUH
 #define KERNELS_CUDA_GEMM_DEV_CUH
@@ -20,6 +24,19 @@ DEVICE struct gemm_part gemm_part_of(const struct gemm_args &a, u32 block)
 	for (i = 1; i < GEMM_PARTS; i++)
 		if (i < a.nr_parts && block >= a.part[i].first)
 			p = a.part[i];
+	return p;
+}
+
+/* The part of product @q of a group; @first: number of its first block along N. */
+DEVICE struct gemm_part group_part(const struct gemm_args &a,
+				   const struct gemm_group_part &q, u32 first)
+{
+	struct gemm_part p = a.part[0];
+
+	p.w = q.w;
+	p.bias = q.bias;
+	p.y = q.y;
+	p.first = first;
 	return p;
 }
 

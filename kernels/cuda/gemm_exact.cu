@@ -7,7 +7,7 @@
 #define GEMM_FEW(name, type, mt, r, stages)				\
 KERNEL(name, THREADS)(struct name##_args a)				\
 {									\
-	few_rows<type, false, mt, r, stages>(a.g);				\
+	few_rows<type, false, mt, r, stages>(a.g, gemm_part_of(a.g, blockIdx.y)); \
 }
 
 GEMM_FEW(k_gemm_exact1_f32, KERN_F32, 1, 1, 3)
@@ -16,6 +16,19 @@ GEMM_FEW(k_gemm_exact1_f16, KERN_F16, 1, 1, 3)
 GEMM_FEW(k_gemm_exact4_f32, KERN_F32, 4, 2, 2)
 GEMM_FEW(k_gemm_exact4_bf16, KERN_BF16, 4, 2, 2)
 GEMM_FEW(k_gemm_exact4_f16, KERN_F16, 4, 2, 2)
+
+#define GROUP_FEW(name, type, mt, r, stages)				\
+KERNEL(name, THREADS)(struct name##_args a)				\
+{									\
+	group_rows<type, false, mt, r, stages>(a.a);			\
+}
+
+GROUP_FEW(k_group_exact1_f32, KERN_F32, 1, 1, 3)
+GROUP_FEW(k_group_exact1_bf16, KERN_BF16, 1, 1, 3)
+GROUP_FEW(k_group_exact1_f16, KERN_F16, 1, 1, 3)
+GROUP_FEW(k_group_exact4_f32, KERN_F32, 4, 2, 2)
+GROUP_FEW(k_group_exact4_bf16, KERN_BF16, 4, 2, 2)
+GROUP_FEW(k_group_exact4_f16, KERN_F16, 4, 2, 2)
 
 KERNEL(k_gemm_exact_mid, THREADS)(struct k_gemm_exact_mid_args a)
 {

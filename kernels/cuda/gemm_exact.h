@@ -207,12 +207,11 @@ DEVICE float add_runs(float (&sum)[O], float total, u32 nr)
 }
 
 template <int TYPE, bool BLOCKS, int MT, int R, int STAGES>
-DEVICE void few_rows(const struct gemm_args &a)
+DEVICE void few_rows(const struct gemm_args &a, const struct gemm_part &p)
 {
 	typedef few<TYPE, MT, R> F;
 	static_assert(MT * R == 1 || MT * R == 8, "a lane has one output");
 	DYN_SHARED(u32, sm);
-	const struct gemm_part p = gemm_part_of(a, blockIdx.y);
 	const u32 m0 = blockIdx.x * MT;
 	const u32 n0 = (blockIdx.y - p.first) * ROWS * R;
 	const u32 nr_runs = (a.k + GEMM_RUN - 1) / GEMM_RUN;
@@ -250,6 +249,20 @@ DEVICE void few_rows(const struct gemm_args &a)
 
 	if (o < MT * R && m < a.m && n < p.n)
 		gemm_result(p, a.settle, m, n, total);
+}
+
+/* A product of a group.  A part may have fewer rows than the grid has blocks for. */
+template <int TYPE, bool BLOCKS, int MT, int R, int STAGES>
+DEVICE void group_rows(const struct group_exact_args &a)
+{
+	const struct gemm_group_part &q = a.group.part[blockIdx.z];
+	struct gemm_args g = a.g;
+
+	if (blockIdx.x * MT >= q.m)
+		return;
+	g.x = q.x;
+	g.m = q.m;
+	few_rows<TYPE, BLOCKS, MT, R, STAGES>(g, group_part(a.g, q, 0));
 }
 
 /* ---- many rows ---- */

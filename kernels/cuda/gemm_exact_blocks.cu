@@ -6,12 +6,22 @@
 
 KERNEL(k_gemm_exact1_blocks, THREADS)(struct k_gemm_exact1_blocks_args a)
 {
-	few_rows<KERN_F32, true, 1, 1, 3>(a.g);
+	few_rows<KERN_F32, true, 1, 1, 3>(a.g, gemm_part_of(a.g, blockIdx.y));
 }
 
 KERNEL(k_gemm_exact4_blocks, THREADS)(struct k_gemm_exact4_blocks_args a)
 {
-	few_rows<KERN_F32, true, 4, 2, 2>(a.g);
+	few_rows<KERN_F32, true, 4, 2, 2>(a.g, gemm_part_of(a.g, blockIdx.y));
+}
+
+KERNEL(k_group_exact1_blocks, THREADS)(struct k_group_exact1_blocks_args a)
+{
+	group_rows<KERN_F32, true, 1, 1, 3>(a.a);
+}
+
+KERNEL(k_group_exact4_blocks, THREADS)(struct k_group_exact4_blocks_args a)
+{
+	group_rows<KERN_F32, true, 4, 2, 2>(a.a);
 }
 
 KERNEL(k_gemm_exact_mid_blocks, THREADS)(struct k_gemm_exact_mid_blocks_args a)

@@ -169,11 +169,10 @@ DEVICE void sum_range(const struct gemm_packed_args &a, const struct gemm_part &
 }
 
 template <int NB>
-DEVICE void packed(const struct gemm_packed_args &a)
+DEVICE void packed(const struct gemm_packed_args &a, const struct gemm_part &p)
 {
 	DYN_SHARED(u32, xs);
 	SHARED(u32, last, 1);
-	const struct gemm_part p = gemm_part_of(a.s.g, blockIdx.x);
 	const struct rows r = { blockIdx.z * PACKED_M,
 				min(a.s.g.m - blockIdx.z * PACKED_M, PACKED_M) };
 	float sum[NB][4] = {};
@@ -191,13 +190,37 @@ DEVICE void packed(const struct gemm_packed_args &a)
 		add_splits(a.s, p);
 }
 
+/* A product of a group. */
+template <int NB>
+DEVICE void group_packed(const struct group_packed_args &a)
+{
+	const u32 i = blockIdx.x / a.group.per;
+	const struct gemm_group_part &q = a.group.part[i];
+	struct gemm_packed_args p = a.p;
+
+	p.s.g.x = q.x;
+	p.s.g.m = q.m;
+	packed<NB>(p, group_part(a.p.s.g, q, i * a.group.per));
+}
+
 #define GEMM_PACKED(name, nb)						\
 KERNEL(name, THREADS)(struct name##_args a)				\
 {									\
-	packed<nb>(a.a);						\
+	packed<nb>(a.a, gemm_part_of(a.a.s.g, blockIdx.x));		\
 }
 
 GEMM_PACKED(k_gemm_packed8, 1)
 GEMM_PACKED(k_gemm_packed16, 2)
 GEMM_PACKED(k_gemm_packed32, 4)
 GEMM_PACKED(k_gemm_packed64, 8)
+
+#define GROUP_PACKED(name, nb)						\
+KERNEL(name, THREADS)(struct name##_args a)				\
+{									\
+	group_packed<nb>(a.a);						\
+}
+
+GROUP_PACKED(k_group_packed8, 1)
+GROUP_PACKED(k_group_packed16, 2)
+GROUP_PACKED(k_group_packed32, 4)
+GROUP_PACKED(k_group_packed64, 8)

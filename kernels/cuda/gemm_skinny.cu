@@ -125,11 +125,10 @@ DEVICE void sum_range(const struct gemm_skinny_args &a,
 }
 
 template <int NB>
-DEVICE void skinny(const struct gemm_skinny_args &a)
+DEVICE void skinny(const struct gemm_skinny_args &a, const struct gemm_part &p)
 {
 	DYN_SHARED(u32, xs);
 	SHARED(u32, last, 1);
-	const struct gemm_part p = gemm_part_of(a.g, blockIdx.x);
 	float sum[NB][4] = {};
 
 	sum_range<NB>(a, p, xs, sum);
@@ -138,12 +137,35 @@ DEVICE void skinny(const struct gemm_skinny_args &a)
 		add_splits(a, p);
 }
 
+/* A product of a group. */
+template <int NB>
+DEVICE void group_skinny(const struct group_skinny_args &a)
+{
+	const u32 i = blockIdx.x / a.group.per;
+	const struct gemm_group_part &q = a.group.part[i];
+	struct gemm_skinny_args s = a.s;
+
+	s.g.x = q.x;
+	s.g.m = q.m;
+	skinny<NB>(s, group_part(a.s.g, q, i * a.group.per));
+}
+
 KERNEL(k_gemm_skinny8, THREADS)(struct k_gemm_skinny8_args a)
 {
-	skinny<1>(a.s);
+	skinny<1>(a.s, gemm_part_of(a.s.g, blockIdx.x));
 }
 
 KERNEL(k_gemm_skinny16, THREADS)(struct k_gemm_skinny16_args a)
 {
-	skinny<2>(a.s);
+	skinny<2>(a.s, gemm_part_of(a.s.g, blockIdx.x));
+}
+
+KERNEL(k_group_skinny8, THREADS)(struct k_group_skinny8_args a)
+{
+	group_skinny<1>(a.a);
+}
+
+KERNEL(k_group_skinny16, THREADS)(struct k_group_skinny16_args a)
+{
+	group_skinny<2>(a.a);
 }

@@ -95,7 +95,7 @@ enum cuda_step {
  * @err:       the first failure, -errno; sticky, since it ended the context
  * @why:       the text of that failure
  *
- * Only ctx.c, mem.c, step.c, graph.c, gemm.c, draw.c and adapt.c use the other members:
+ * Only ctx.c, mem.c, step.c, graph.c, gemm*.c, draw.c and adapt.c use the other members:
  * @id:        unique among all contexts of the process
  * @opened:    cuda_open() is done: a failure is an error of a step from now on
  * @graphs:    steps may be recorded
@@ -408,6 +408,17 @@ void cuda_gemm(struct kern_ctx *ctx, const float *x, u64 x_ld,
  */
 void cuda_gemm_many(struct kern_ctx *ctx, const float *x, u64 x_ld,
 		    const struct kern_gemm_out *out, u32 nr, u32 m);
+
+/**
+ * cuda_gemm_parts() - as cuda_gemm() for each of @nr products
+ * @parts: outputs may not overlap, nor be another product's x; no rows: nothing to do
+ *
+ * Products of few rows that have shape and type of the weights in common are one launch, up
+ * to GEMM_GROUP of them; gemm_group.c has the rules.  In exact mode the bits are the same as
+ * for single calls.  In fast mode K is split by the load of the whole launch.
+ */
+void cuda_gemm_parts(struct kern_ctx *ctx, const struct kern_gemm_part *parts,
+		     u32 nr);
 
 /* pack.c: pack_bytes() and pack() of fast mode, on the device */
 size_t cuda_pack_bytes(const struct kern_weight *w);

@@ -95,7 +95,21 @@
 	x(k_gemm_unpack, 0)						\
 	x(k_gemm_tile, 81920)						\
 	x(k_gemm_narrow, 0)						\
-	x(k_gemm_finish, 0)
+	x(k_gemm_finish, 0)						\
+	x(k_group_exact1_f32, 62208)					\
+	x(k_group_exact1_bf16, 62208)					\
+	x(k_group_exact1_f16, 62208)					\
+	x(k_group_exact1_blocks, 62208)					\
+	x(k_group_exact4_f32, 91136)					\
+	x(k_group_exact4_bf16, 91136)					\
+	x(k_group_exact4_f16, 91136)					\
+	x(k_group_exact4_blocks, 91136)					\
+	x(k_group_skinny8, 34816)					\
+	x(k_group_skinny16, 34816)					\
+	x(k_group_packed8, 45056)					\
+	x(k_group_packed16, 45056)					\
+	x(k_group_packed32, 45056)					\
+	x(k_group_packed64, 45056)
 
 #define CUDA_SAMPLE_KERNELS(x)						\
 	x(k_sample_adjust, 0)						\

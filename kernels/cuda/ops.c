@@ -81,6 +81,7 @@ static void cuda_settles(struct kern_ctx *ctx, bool on)
 	.scan		= cuda_scan,					\
 	.gated_norm	= cuda_gated_norm,				\
 	.gemm_many	= cuda_gemm_many,				\
+	.gemm_parts	= cuda_gemm_parts,				\
 	.add_rmsnorm	= cuda_add_rmsnorm,				\
 	.add_layernorm	= cuda_add_layernorm,				\
 	.rope_write	= cuda_rope_write
