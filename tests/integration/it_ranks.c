@@ -155,6 +155,21 @@ static void await_use(void)
 	}
 }
 
+/*
+ * Wait until this kvmm has begun a step for the leader.  An arena is not adopted again if
+ * two daemons died before they did any work (150 ms, and a request).
+ */
+static void await_work(void)
+{
+	const u64 end = now_ms() + WAIT_MS * time_scale();
+	const s64 before = rig_value(&shard_rig, "vmstat", "step_begin");
+
+	while (rig_value(&shard_rig, "vmstat", "step_begin") <= before) {
+		ck_assert_msg(now_ms() < end, "kvmm does no work");
+		nap_ms(2);
+	}
+}
+
 static void await_logged(const char *what)
 {
 	const u64 end = now_ms() + WAIT_MS * time_scale();
@@ -212,10 +227,9 @@ START_TEST(test_kvmm_killed)
 	rig_start(&shard_rig, POOLS, NULL);
 	group_start(&g, ENDLESS);
 	for (i = 0; i < 3; i++) {
-		await_use();
-		nap_ms(100 * time_scale());
-		kill(rig_daemon(&shard_rig), SIGKILL);
+		await_work();
 		nap_ms(300 * time_scale());
+		kill(rig_daemon(&shard_rig), SIGKILL);
 	}
 	WRITE_ONCE(*quit, 1);
 	group_ends(&g);
