@@ -281,9 +281,13 @@ START_TEST(test_pressure)
 	world_start();
 	if (!truth.over)
 		in_ample_memory();
-	under_pressure("2M", "0");
 	under_pressure("2M", "8M");
-	under_pressure("3M", "0");
+	if (time_scale() > 1) {
+		printf("note: pools of 2M and 3M without a host pool: not in sanitized builds\n");
+	} else {
+		under_pressure("2M", "0");
+		under_pressure("3M", "0");
+	}
 	world_end();
 }
 END_TEST
