@@ -161,13 +161,9 @@ static void await_use(void)
  */
 static void await_work(void)
 {
-	const u64 end = now_ms() + WAIT_MS * time_scale();
 	const s64 before = rig_value(&shard_rig, "vmstat", "step_begin");
 
-	while (rig_value(&shard_rig, "vmstat", "step_begin") <= before) {
-		ck_assert_msg(now_ms() < end, "kvmm does no work");
-		nap_ms(2);
-	}
+	rig_await(&shard_rig, "vmstat", "step_begin", before + 1, WAIT_MS / 1000 * time_scale());
 }
 
 static void await_logged(const char *what)

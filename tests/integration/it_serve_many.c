@@ -398,9 +398,8 @@ START_TEST(test_request_ids)
 END_TEST
 
 /*
- * A long stream is ended by an error event. Its status is 504 if the time was
- * over before its first token: on a busy machine that happens, and is no end
- * of a begun stream.
+ * A long stream is ended by an error event.  Return: false: it had not begun when its
+ * time was over, as happens on a busy machine; then its status was 504.
  */
 static bool ends_a_stream(void)
 {
