@@ -52,8 +52,8 @@
  * the domain that came first would keep it.
  *
  * The price is the time to compute a byte of content again, as clients measured
- * it.  If a domain that has n times as much memory has n times fewer hits a byte
- * to gain from more, the time saved is largest where memory is divided by price.
+ * it.  Assume that the hits of a domain grow with the logarithm of its memory.
+ * Then the domains save most time if memory is divided in proportion to the price.
  * The factor between two domains is a power of two and at most PRICE_MOST: prices
  * are measured, and cache must not move to and fro with their noise.
  *
@@ -63,8 +63,8 @@
 
 #define LAG_PERIODS	2	/* in units of starve_ns: time in which a lag is made up for */
 #define LAG_PART	4	/* part of its memory that a domain may owe or be owed */
-#define PRICE_MOST	16u	/* a byte of cache counts as so many of a cheaper domain, at most */
 #define LAG_SCALE	(1 << 20)	/* kv_domain.lag has this scale, of a unit of the share */
+#define PRICE_MOST	16u	/* a byte of cache counts as so many of a cheaper domain, at most */
 
 /* Whole blocks of a part in @bytes. */
 static u32 to_blocks(const struct kv_part *p, u64 bytes)
@@ -499,8 +499,8 @@ static bool is_cold(const struct core *c, const struct kv_domain *o)
 }
 
 /*
- * How often does the price of @dear hold the price of @cheap?  A power of two from 1 to
- * PRICE_MOST; 1 also if one of the prices is not known.
+ * The factor by which the price of @dear is higher than that of @cheap: a power of two from
+ * 1 to PRICE_MOST.  It is 1 if the price of @dear is lower, or if a price is not known.
  */
 static u32 price_ratio(const struct kv_domain *dear, const struct kv_domain *cheap)
 {
