@@ -21,7 +21,7 @@ static int seq_check(const struct model *model, const struct model_seq_in *s)
 	    (u64)s->start + s->nr_tokens > model->info.max_len)
 		return -EINVAL;
 	for (i = 0; i < s->nr_tokens; i++)
-		if (s->tokens[i] >= model->cfg.vocab)
+		if (s->tokens[i] >= model->info.nr_vocab)
 			return -EINVAL;
 	return 0;
 }

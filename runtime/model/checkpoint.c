@@ -295,6 +295,11 @@ bool ckpt_has(const struct ckpt *c, const char *name)
 	return ckpt_find(c, name) >= 0;
 }
 
+void ckpt_replace(struct ckpt *c, const struct st_tensor *part)
+{
+	c->tensors[ckpt_find(c, part->name)] = part;
+}
+
 /* Advise the kernel about the whole pages of mapped bytes. */
 static void advise(const void *data, u64 bytes, int advice)
 {
@@ -319,7 +324,9 @@ void ckpt_drop_range(const void *data, u64 bytes)
 static void ckpt_advise(const struct ckpt *c, const struct st_tensor *t,
 			int advice)
 {
-	if (!ckpt_is_made(c, t) || (t->straight && c->made_map))
+	const struct st_tensor *whole = t->whole ? t->whole : t;
+
+	if (!ckpt_is_made(c, whole) || (whole->straight && c->made_map))
 		advise(t->data, t->nr_bytes, advice);
 }
 

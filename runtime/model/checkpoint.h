@@ -76,6 +76,9 @@ static inline bool ckpt_is_made(const struct ckpt *c, const struct st_tensor *t)
 	return c->nr_made && t >= c->made && t < c->made + c->nr_made;
 }
 
+/* Put a part of a tensor in its place. */
+void ckpt_replace(struct ckpt *c, const struct st_tensor *part);
+
 /* Give the pages of mapped bytes back. */
 void ckpt_drop_range(const void *data, u64 bytes);
 

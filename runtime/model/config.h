@@ -123,6 +123,42 @@ struct moe_config {
 	u64	sparse[MODEL_MAX_LAYERS / 64];
 };
 
+/**
+ * struct config_part - the part of a model that a rank has (split.c)
+ * @rank:	its number
+ * @nr:		ranks; 0: the model is whole
+ * @heads:	query heads of the whole model, like the next ones
+ * @kv_heads:	KV heads
+ * @vocab:	ids
+ * @inter:	width of the MLP
+ * @shared_inter: width of the shared expert
+ * @first_head:	the first query head of the rank, like the next ones
+ * @first_kv_head: KV head
+ * @first_id:	id
+ * @first_inter: column of the MLP
+ * @first_shared: column of the shared expert
+ * @first_expert: expert
+ * @experts:	experts of the rank
+ * @max_parts:	most sums that all ranks give away for one number
+ */
+struct config_part {
+	u32	rank;
+	u32	nr;
+	u32	heads;
+	u32	kv_heads;
+	u32	vocab;
+	u32	inter;
+	u32	shared_inter;
+	u32	first_head;
+	u32	first_kv_head;
+	u32	first_id;
+	u32	first_inter;
+	u32	first_shared;
+	u32	first_expert;
+	u32	experts;
+	u32	max_parts;
+};
+
 /* How tensors are named and laid out in the file; see weights.c. */
 enum weight_layout {
 	LAYOUT_LLAMA,		/* one tensor a projection */
@@ -229,6 +265,8 @@ struct config_state {
  * @rope_local:	the same for local layers; equals @rope without @two_ropes
  * @recurrent:	one bit a layer: the layer is recurrent
  * @state:	sizes of recurrent layers
+ * @part:	the part of a rank; then other members have the sizes of that part, but
+ *		@moe.experts counts all experts
  * @type:	type that the file names, if @says_type: f32, bf16 or f16
  * @file_type:	type of weights in the file, for made-up weights
  * @init_range:	spread of made-up weights
@@ -289,6 +327,7 @@ struct model_config {
 	struct rope_config	rope_local;
 	u64			recurrent[MODEL_MAX_LAYERS / 64];
 	struct config_state	state;
+	struct config_part	part;
 	enum kern_dtype		type;
 	bool			says_type;
 	enum kern_dtype		file_type;
@@ -310,6 +349,12 @@ static inline bool config_is_sparse(const struct model_config *cfg, u32 layer)
 
 /* The mean share of a layer's experts that @rows choose, if all choices are as likely. */
 double config_share_touched(const struct moe_config *moe, u32 rows);
+
+/* Experts that this process has, from part.first_expert on. */
+static inline u32 config_experts(const struct model_config *cfg)
+{
+	return cfg->part.nr ? cfg->part.experts : cfg->moe.experts;
+}
 
 static inline bool config_is_unturned(const struct model_config *cfg, u32 layer)
 {

@@ -270,9 +270,9 @@ static void layer_attend(struct model *model, const struct layer_kv *lkv,
 	model->ops->attention(model->ctx, &a);
 }
 
-/* Normalise @heads heads of @m rows, a switch. */
+/* Normalise @heads heads of @m rows, a switch; all ranks have @all_heads. */
 static void norm_heads(struct model *model, float *x, const float *w,
-		       const float *bias, u32 heads, u32 m)
+		       const float *bias, u32 heads, u32 all_heads, u32 m)
 {
 	const struct model_config *cfg = &model->cfg;
 	const u32 hd = cfg->head_dim;
@@ -284,7 +284,10 @@ static void norm_heads(struct model *model, float *x, const float *w,
 		normalise(model, x, w, bias, m * heads, hd, x);
 		return;
 	case QK_NORM_WHOLE:
-		normalise(model, x, w, NULL, m, heads * hd, x);
+		if (model->link)
+			exchange_norm(model, x, w, heads, all_heads, m);
+		else
+			normalise(model, x, w, NULL, m, heads * hd, x);
 		return;
 	case QK_NORM_EACH:
 		model->ops->layernorm_heads(model->ctx, x, w, m, heads, hd,
@@ -303,8 +306,10 @@ static void heads_attend(struct model *model, const struct layer_kv *lkv,
 	struct model_work *w = &model->work;
 
 	project_heads(model, layer, m);
-	norm_heads(model, w->q, l->q_norm, l->q_norm_bias, cfg->heads, m);
-	norm_heads(model, w->k, l->k_norm, l->k_norm_bias, cfg->kv_heads, m);
+	norm_heads(model, w->q, l->q_norm, l->q_norm_bias, cfg->heads,
+		   cfg->part.heads, m);
+	norm_heads(model, w->k, l->k_norm, l->k_norm_bias, cfg->kv_heads,
+		   cfg->part.kv_heads, m);
 	layer_attend(model, lkv, layer, m);
 }
 
@@ -321,7 +326,7 @@ static void layer_attention(struct model *model, const struct layer_kv *lkv,
 	else
 		heads_attend(model, lkv, layer, m);
 	settle(model, w->attn, m * config_attn_out(cfg));
-	project(model, w->attn, &l->o, l->o_bias, m, w->side);
+	project_sum(model, w->attn, &l->o, l->o_bias, m, w->side);
 	adapt(model, layer, w->attn, l->o.cols,
 	      &(struct adapt_out){ ADAPTER_O, w->side, cfg->hidden }, 1, m);
 }
@@ -438,8 +443,11 @@ static void embed_tokens(struct model *model, const struct kern_rows *rows)
 	struct model_work *w = &model->work;
 	float *to = projected ? w->h : w->x;
 
-	model->ops->embed(model->ctx, &model->w.embed, rows->ids,
-			  rows->nr_rows, to);
+	if (model->link)
+		exchange_embed(model, rows->ids, rows->nr_rows, to);
+	else
+		model->ops->embed(model->ctx, &model->w.embed, rows->ids,
+				  rows->nr_rows, to);
 	settle(model, to, (u64)rows->nr_rows * model->cfg.embed_dim);
 	if (projected)
 		project(model, w->h, &model->w.project_in, NULL, rows->nr_rows,
@@ -588,20 +596,23 @@ int model_forward_draw(struct model *model, const struct model_kv *kv,
 	ret = batch_check(model, seqs, nr_seqs, &s.nr_rows, &s.nr_wanted);
 	if (ret)
 		return ret;
-	if ((s.nr_wanted && !logits) || !geometries(model, kv, g) ||
+	if ((s.nr_wanted && !logits && !model->cfg.part.rank) ||
+	    !geometries(model, kv, g) ||
 	    (draws && !head_check(model, draws, s.nr_wanted)))
 		return -EINVAL;
 	if (!s.nr_rows)
 		return 0;
 	if (model_is_null(model)) {
-		null_logits(model, seqs, nr_seqs, logits);
+		if (logits)
+			null_logits(model, seqs, nr_seqs, logits);
 		return 0;
 	}
 	batch_pack(model, seqs, nr_seqs);
 	/* Experts are chosen in between, by the rows themselves. */
 	s.once = turns_late(model, s.nr_rows) || model->cfg.moe.experts ||
 		 model->work.nr_adapts;
-	return step_run(model, &s, &out);
+	ret = step_run(model, &s, &out);
+	return model->link_err ? -EIO : ret;
 }
 
 int model_forward(struct model *model, const struct model_kv *kv,
@@ -634,6 +645,8 @@ void model_host_free(struct model *model, void *p)
 
 const char *model_failure(struct model *model)
 {
+	if (model->link_err)
+		return model->link->failure(model->link->arg);
 	return model_on_device(model) && model->ctx ?
 	       model->ops->failure(model->ctx) : NULL;
 }

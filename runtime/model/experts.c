@@ -189,15 +189,16 @@ static void run_group(struct model *model, const struct group *g)
 }
 
 /*
- * The end of a group that begins with expert @begin.  The workspace has room for one row
- * of the widest MLP for each row of a batch, and an expert has at most that many slots.
+ * The end of a group that begins with expert @begin; @last is the end of all experts.  The
+ * workspace has room for one row of the widest MLP for each row of a batch, and an expert has
+ * at most that many slots.
  */
-static u32 group_end(const struct model *model, const u32 *first, u32 begin)
+static u32 group_end(const u32 *first, u32 begin, u32 last, u32 max_rows)
 {
 	u32 e = begin + 1;
 
-	while (e < model->cfg.moe.experts && e - begin < GROUP_EXPERTS &&
-	       first[e + 1] - first[begin] <= model->info.max_rows)
+	while (e < last && e - begin < GROUP_EXPERTS &&
+	       first[e + 1] - first[begin] <= max_rows)
 		e++;
 	return e;
 }
@@ -208,6 +209,7 @@ void experts_run(struct model *model, const struct model_layer *l, u32 m)
 	const struct moe_config *moe = &cfg->moe;
 	struct model_work *w = &model->work;
 	u32 first[KERN_MAX_EXPERTS + 1];
+	const u32 last = cfg->part.first_expert + config_experts(cfg);
 	struct group g = { .experts = l->experts, .first = first };
 
 	/* The step's end reports a failure of the device. */
@@ -215,11 +217,14 @@ void experts_run(struct model *model, const struct model_layer *l, u32 m)
 		return;
 	sort_slots(model, m, first);
 	count_choice(model, m, first);
-	for (; g.begin < moe->experts; g.begin = g.end) {
-		g.end = group_end(model, first, g.begin);
+	g.begin = cfg->part.first_expert;
+	for (; g.begin < last; g.begin = g.end) {
+		g.end = group_end(first, g.begin, last, model->info.max_rows);
 		if (slots_before(&g, g.end))
 			run_group(model, &g);
 	}
+	if (model->link)
+		exchange_slots(model, first);
 	if (moe->shared_inter)
 		mlp_run(model, ADAPT_NOWHERE, &l->shared, moe->shared_inter, 0, w->h, m,
 			w->shared);

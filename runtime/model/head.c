@@ -45,13 +45,9 @@ static const float *head_input(struct model *model, const u32 *rows, u32 m)
 	return w->side;
 }
 
-/* Compute the logits of @m rows. */
-static void head_piece(struct model *model, const u32 *rows, u32 m,
-		       float *logits)
+/* Logits of @m rows, for the ids that this process has. */
+static void head_fill(struct model *model, const float *x, u32 m, float *logits)
 {
-	const float *x = head_input(model, rows, m);
-
-	settles(model, false);
 	model->ops->gemm(model->ctx, x, 0, &model->w.head, model->w.head_bias,
 			 m, logits, 0);
 	if (model->cfg.logits_scale != 1.0f)
@@ -60,6 +56,19 @@ static void head_piece(struct model *model, const u32 *rows, u32 m,
 	if (model->cfg.final_cap)
 		model->ops->softcap(model->ctx, logits, model->cfg.final_cap,
 				    (u64)m * model->cfg.vocab);
+}
+
+/* Compute the logits of @m rows. */
+static void head_piece(struct model *model, const u32 *rows, u32 m,
+		       float *logits)
+{
+	const float *x = head_input(model, rows, m);
+
+	settles(model, false);
+	if (model->link)
+		exchange_logits(model, x, m, logits, head_fill);
+	else
+		head_fill(model, x, m, logits);
 	settles(model, true);
 }
 

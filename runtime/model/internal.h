@@ -6,6 +6,7 @@
 #define RUNTIME_MODEL_INTERNAL_H
 
 #include "runtime/model/adapter.h"
+#include "runtime/model/split.h"
 #include "runtime/model/weights.h"
 
 #define MODEL_TOLD_NONE	0xffffffffu
@@ -67,7 +68,9 @@ struct adapt_rows {
  * @inv_rows:	[rows][rotary / 2], if rows may have their own
  * @logits:	[max_logits][vocab], on a device
  * @max_logits:	rows of logits at once; 0 on a CPU, which needs none here
+ * @all_heads:	[rows][all heads of the whole model], if ranks normalise them together
  * @ids:	[rows], on the host like all members below
+ * @ids_mine:	[rows] those that this rank has, with others replaced, if there are ranks
  * @positions:	[rows]
  * @wanted:	[rows] rows whose logits are wanted
  * @seqs:	[groups][max_seqs], used as [groups][sequences of the batch]
@@ -123,7 +126,9 @@ struct model_work {
 	float			*inv_rows;
 	float			*logits;
 	u32			max_logits;
+	float			*all_heads;
 	u32			*ids;
+	u32			*ids_mine;
 	u32			*positions;
 	u32			*wanted;
 	struct kern_attn_seq	*seqs;
@@ -157,6 +162,9 @@ struct model {
 	struct model_stats	stats;
 	struct model_progress	progress;
 	bool			judged;		/* checked only, cannot run */
+	const struct model_link	*link;		/* NULL: the model is whole */
+	int			link_err;	/* of an exchange */
+	struct cut		*cut;		/* parts of the tensors of @ckpt */
 	char			*dir;
 };
 
@@ -309,6 +317,35 @@ void mlp_activate(struct model *model, u32 m, u32 width, float alpha);
  * step may not be recorded.
  */
 void experts_run(struct model *model, const struct model_layer *l, u32 m);
+
+/* ---- exchange.c ---- */
+
+/* Bytes that a room needs at least. */
+u64 exchange_least(const struct model_config *cfg);
+
+/* As project(), of a matrix that ranks share by columns: the sum of all ranks. */
+void project_sum(struct model *model, const float *x, const struct kern_weight *w,
+		 const float *bias, u32 m, float *y);
+
+/* Embeddings of @m rows, of which each rank has some. */
+void exchange_embed(struct model *model, const u32 *ids, u32 m, float *to);
+
+/* Complete work.made; @first is that of experts_run(). */
+void exchange_slots(struct model *model, const u32 *first);
+
+/*
+ * Logits of @m rows: @fill computes those of this rank for some of them.  Only rank 0 gets
+ * all of them in @logits.
+ */
+void exchange_logits(struct model *model, const float *x, u32 m, float *logits,
+		     void (*fill)(struct model *model, const float *x, u32 m, float *to));
+
+/*
+ * Normalise @m rows of @x, the @heads heads of this rank, with those of all ranks
+ * together, which are @all.
+ */
+void exchange_norm(struct model *model, float *x, const float *weights, u32 heads, u32 all,
+		   u32 m);
 
 /* ---- recurrent.c ---- */
 

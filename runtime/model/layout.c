@@ -513,6 +513,16 @@ const struct weight_names *weight_names_of(enum weight_layout layout)
 	return &layouts[layout];
 }
 
+/* Weights of the norm of q or k; of all heads together, those of all ranks. */
+static u64 norm_dim(const struct model_config *cfg, u32 heads, u32 all_heads)
+{
+	if (cfg->qk_norm == QK_NORM_SHARED)
+		return cfg->head_dim;
+	if (cfg->qk_norm == QK_NORM_WHOLE && cfg->part.nr)
+		heads = all_heads;
+	return (u64)heads * cfg->head_dim;
+}
+
 u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 {
 	const u64 q = (u64)cfg->heads * cfg->head_dim;
@@ -537,9 +547,9 @@ u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 	case DIM_HEAD:
 		return cfg->head_dim;
 	case DIM_Q_NORM:
-		return cfg->qk_norm == QK_NORM_SHARED ? cfg->head_dim : q;
+		return norm_dim(cfg, cfg->heads, cfg->part.heads);
 	case DIM_K_NORM:
-		return cfg->qk_norm == QK_NORM_SHARED ? cfg->head_dim : kv;
+		return norm_dim(cfg, cfg->kv_heads, cfg->part.kv_heads);
 	case DIM_EMBED:
 		return cfg->embed_dim;
 	case DIM_HEADS:
@@ -813,13 +823,29 @@ struct walk {
 	void				*arg;
 };
 
+/* The first expert or head that the process has. */
+static u32 walk_first(const struct model_config *cfg, const struct weight_spec *s)
+{
+	switch (s->of) {
+	case OF_EXPERT:
+	case OF_EXPERTS:
+		return cfg->part.first_expert;
+	case OF_Q_HEAD:
+		return cfg->part.first_head;
+	case OF_KV_HEAD:
+		return cfg->part.first_kv_head;
+	default:
+		return 0;
+	}
+}
+
 /* Tensors with a number in their names. */
 static u32 walk_numbers(const struct model_config *cfg,
 			const struct weight_spec *s)
 {
 	switch (s->of) {
 	case OF_EXPERT:
-		return cfg->moe.experts;
+		return config_experts(cfg);
 	case OF_Q_HEAD:
 		return cfg->heads;
 	case OF_KV_HEAD:
@@ -837,8 +863,9 @@ static int walk_spec(const struct walk *w, const struct weight_spec *s,
 	char name[WEIGHT_NAME_MAX];
 	struct weight_at at = {
 		.spec = s, .name = name, .layer = layer,
+		.expert = walk_first(w->cfg, s), .first = walk_first(w->cfg, s),
 		.heads = weight_of_head(s) ? numbers : 1,
-		.stack = s->of == OF_EXPERTS ? w->cfg->moe.experts : 1,
+		.stack = s->of == OF_EXPERTS ? config_experts(w->cfg) : 1,
 		.rows = weight_dim(w->cfg, s->rows),
 		.cols = weight_dim(w->cfg, s->cols),
 	};
@@ -854,7 +881,7 @@ static int walk_spec(const struct walk *w, const struct weight_spec *s,
 		else
 			weight_layer_name(w->names, w->prefix, &at, name);
 		ret = w->fn(w->arg, &at);
-	} while (!ret && ++at.expert < numbers);
+	} while (!ret && ++at.expert < at.first + numbers);
 	return ret;
 }
 

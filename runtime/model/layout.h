@@ -188,6 +188,7 @@ void weight_top_name(const struct weight_names *n, u32 prefix,
  * @layer:	WEIGHT_TOP outside of layers
  * @expert:	the expert of the tensor, with OF_EXPERT, or the head, with OF_Q_HEAD and
  *		OF_KV_HEAD; else 0
+ * @first:	the first such expert or head that the process has
  * @heads:	heads whose tensors become one, with OF_Q_HEAD and OF_KV_HEAD; else 1
  * @stack:	matrices or vectors that it has: all experts' with OF_EXPERTS, else 1
  * @rows:	rows of one of them
@@ -199,6 +200,7 @@ struct weight_at {
 	const char			*name;
 	u32				layer;
 	u32				expert;
+	u32				first;
 	u32				heads;
 	u32				stack;
 	u64				rows;
@@ -227,6 +229,9 @@ void *weight_place_of(struct model_weights *w, const struct weight_at *at,
 
 /* Type of the elements as kernels see them; only for types of weights. */
 enum kern_dtype weight_type(const struct st_tensor *t);
+
+/* All elements of @t as f32. */
+void weight_numbers(const struct st_tensor *t, float *to);
 
 /* Can @t be used where it is mapped?  @types as for weights_bind(). */
 bool weight_in_place(const struct weight_at *at, const struct st_tensor *t,

@@ -46,7 +46,7 @@ void mlp_run(struct model *model, u32 layer, const struct model_mlp *mlp, u32 wi
 		{ ADAPTER_GATE, w->gate, width },
 	}, gated ? 2 : 1, m);
 	mlp_activate(model, m, width, alpha);
-	project(model, w->gate, &mlp->down, mlp->down_bias, m, y);
+	project_sum(model, w->gate, &mlp->down, mlp->down_bias, m, y);
 	adapt(model, layer, w->gate, width,
 	      &(struct adapt_out){ ADAPTER_DOWN, y, hidden }, 1, m);
 }

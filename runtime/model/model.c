@@ -18,7 +18,10 @@
  *	rope.c		position settings -> inverse frequencies
  *	work.c		the workspace
  *	batch.c		a batch as rows
+ *	split.c		the part of a rank, if ranks share the model
+ *	cut.c		its parts of tensors
  *	decoder.c	the forward pass
+ *	exchange.c	numbers that it exchanges with other ranks
  *	latent.c	its attention with latent vectors
  *	mlp.c		its MLPs
  *	experts.c	its layers with experts
@@ -181,7 +184,9 @@ static void model_fill_info(struct model *m, const struct model_opts *o)
 	i->dir = m->dir;
 	i->dtype = o->dtype;
 	i->mode = o->mode;
-	i->nr_vocab = c->vocab;
+	i->nr_vocab = c->part.nr ? c->part.vocab : c->vocab;
+	i->nr_ranks = c->part.nr;
+	i->same_bits = split_same_bits(c);
 	i->nr_layers = c->layers;
 	i->hidden = c->hidden;
 	i->nr_heads = c->heads;
@@ -401,6 +406,52 @@ static int model_read_tensors(struct model *m, const struct model_opts *o,
 	return ret ? ret : model_make_tensors(m, o, err);
 }
 
+static u32 weight_types(const struct model *m)
+{
+	return m->ops ? m->ops->weight_types : KERN_PLAIN_WEIGHTS;
+}
+
+/* Are there features that ranks do not have? */
+static int model_check_split(const struct model *m, const struct model_opts *o,
+			     struct model_error *err)
+{
+	if (model_on_device(m))
+		return model_fail(err, -EOPNOTSUPP, "%s: ranks need kernels of the CPU: "
+				  "give --backend host, or leave out --tensor-parallel",
+				  m->dir);
+	if (o->max_rank)
+		return model_fail(err, -EOPNOTSUPP, "%s: ranks have no adapters: leave "
+				  "out --enable-lora, or --tensor-parallel", m->dir);
+	return 0;
+}
+
+/* Check the whole model, and go on with the part of a rank. */
+static int model_split(struct model *m, const struct model_opts *o,
+		       struct model_error *err)
+{
+	struct model_config *whole;
+	int ret = model_check_split(m, o, err);
+
+	if (ret)
+		return ret;
+	ret = weights_bind(&m->w, m->ckpt, &m->cfg, true, weight_types(m), err);
+	weights_free(&m->w);
+	whole = malloc(sizeof(*whole));
+	if (!ret && !whole)
+		ret = model_fail_errno(err, -ENOMEM, m->dir, "ranks");
+	if (!ret) {
+		*whole = m->cfg;
+		ret = split_config(&m->cfg, m->link, o->mode == MODEL_EXACT, m->dir, err);
+	}
+	if (!ret && m->link->bytes < exchange_least(&m->cfg))
+		ret = model_fail(err, -EINVAL, "%s: a room of ranks needs %llu bytes", m->dir,
+				 (unsigned long long)exchange_least(&m->cfg));
+	if (!ret)
+		ret = cut_open(m->ckpt, whole, &m->cfg, o->judge, &m->cut, err);
+	free(whole);
+	return ret;
+}
+
 /* Read everything from the folder. */
 static int model_read(struct model *m, const struct model_opts *o,
 		      struct model_error *err)
@@ -414,11 +465,15 @@ static int model_read(struct model *m, const struct model_opts *o,
 	if (ret)
 		return ret;
 	ret = model_read_tensors(m, o, err);
+	if (!ret && m->link)
+		ret = model_split(m, o, err);
 	if (ret)
 		return ret;
-	return weights_bind(&m->w, m->ckpt, &m->cfg, o->judge,
-			    m->ops ? m->ops->weight_types :
-				     KERN_PLAIN_WEIGHTS, err);
+	ret = weights_bind(&m->w, m->ckpt, &m->cfg, o->judge, weight_types(m), err);
+	if (ret || o->judge || m->cfg.part.max_parts < 2)
+		return ret;
+	ret = split_sort(&m->w, &m->cfg);
+	return ret ? model_fail_errno(err, ret, m->dir, "ranks") : 0;
 }
 
 static int model_build_rope(struct model *m, struct model_error *err)
@@ -487,6 +542,7 @@ int model_load(const char *dir, const struct model_opts *opts,
 	opts = &chosen;
 	m->progress = opts->progress;
 	m->judged = opts->judge;
+	m->link = opts->link;
 	m->ops = kern_get(kernel_name(opts));
 	ret = model_read(m, opts, err);
 	if (ret)
@@ -514,6 +570,7 @@ void model_free(struct model *m)
 	free(m->inv_freq);
 	weights_free(&m->w);
 	ckpt_close(m->ckpt);
+	cut_close(m->cut);
 	free(m->dir);
 	free(m);
 }
@@ -564,6 +621,16 @@ static void identity_state(const struct model_config *c,
 	identity_u32(id, "state.groups", s->groups);
 	identity_u32(id, "state.conv", s->conv);
 	identity_u32(id, "state.conv_bias", s->conv_bias);
+}
+
+/* The part of a rank; the numbers of ranks that share the model change bits of KV. */
+static void identity_part(const struct model_config *c, const struct identity *id)
+{
+	if (!c->part.nr)
+		return;
+	identity_u32(id, "part.rank", c->part.rank);
+	identity_u32(id, "part.ranks", c->part.nr);
+	identity_u32(id, "part.max_parts", c->part.max_parts);
 }
 
 /* Which norms there are, and of which kind. */
@@ -686,6 +753,7 @@ static void identity_config(const struct model *m, const struct identity *id)
 	identity_switches(c, id);
 	identity_latent(&c->latent, id);
 	identity_experts(&c->moe, id);
+	identity_part(c, id);
 	identity_rope(&c->rope, m->inv_freq, config_rotary(c), id);
 	identity_rope(&c->rope_local, m->inv_local, config_rotary(c), id);
 }
@@ -709,6 +777,14 @@ static void identity_sources(const struct model *m, const struct identity *id)
 		identity_u32(id, "quantized.version", QUANTIZED_VERSION);
 }
 
+/* A piece of a rank's part of a tensor. */
+static void identity_piece(void *arg, const void *data, u64 bytes)
+{
+	const struct identity *id = arg;
+
+	id->add(id->arg, "tensor.part", data, bytes);
+}
+
 static void identity_tensors(const struct model *m, const struct identity *id)
 {
 	const struct st_tensor *t;
@@ -724,7 +800,8 @@ static void identity_tensors(const struct model *m, const struct identity *id)
 		id->add(id->arg, "tensor.shape", t->shape,
 			t->nr_dims * sizeof(*t->shape));
 		/* A tensor made of others may be gone; it follows from them. */
-		if (!t->straight)
+		if (!(t->whole ? t->whole : t)->straight &&
+		    !cut_each(m->cut, t, identity_piece, (void *)id))
 			id->add(id->arg, "tensor.data", t->data, t->nr_bytes);
 		ckpt_done(m->ckpt, i);
 		done += t->nr_bytes;

@@ -125,6 +125,32 @@ static inline void model_progress_tell(const struct model_progress *p,
 }
 
 /**
+ * struct model_link - how the ranks of a split model exchange numbers
+ * @rank:    number of this rank, from 0
+ * @nr:      ranks, at least 2
+ * @bytes:   size of a room
+ * @room:    where this rank writes what it shares next, on 64 bytes
+ * @share:   wait until all ranks have written; 0, or an error, which all later calls
+ *	     return, too
+ * @of:      what a rank has shared last; valid until the next call but one of @share
+ * @failure: one line about the error of @share
+ * @arg:     for all of them
+ *
+ * All ranks call model_forward() and model_copy_blocks() with the same arguments, each with
+ * its own pool.
+ */
+struct model_link {
+	u32		rank;
+	u32		nr;
+	u64		bytes;
+	void		*(*room)(void *arg);
+	int		(*share)(void *arg);
+	const void	*(*of)(void *arg, u32 rank);
+	const char	*(*failure)(void *arg);
+	void		*arg;
+};
+
+/**
  * struct model_opts - how to load and run; all zero is a valid choice
  * @dtype:	activations; the info of a loaded model has the chosen type
  * @kv_type:	KV; refused if the kernel does not take it
@@ -151,6 +177,7 @@ static inline void model_progress_tell(const struct model_progress *p,
  * @dummy:	make the weights up, even if there are files
  * @judge:	read and check everything, but copy, make up and start nothing:
  *		the model can be described, but cannot run
+ * @link:	load the part of one rank; must outlive the model.  NULL: the whole model
  * @progress:	progress of reading weights, in bytes; also for model_identity()
  */
 struct model_opts {
@@ -171,6 +198,7 @@ struct model_opts {
 	bool			window_group;
 	bool			dummy;
 	bool			judge;
+	const struct model_link	*link;
 	struct model_progress	progress;
 };
 
@@ -254,6 +282,9 @@ struct model_group {
  * @scale_bytes: bytes of the scale of either, ditto; 0 without scales
  * @heads_bytes: with latent vectors, bytes that K and V of all heads would take of one
  *		token in one layer; else 0
+ * @nr_ranks:	ranks that share the model, 0: it is whole.  Then heads are those of one
+ *		rank, and so are the sizes of memory
+ * @same_bits:	in exact mode the ranks compute the bits that one rank would
  * @nr_params:	elements in all tensors
  * @nr_tensors:	how many
  * @nr_files:	in how many files
@@ -301,6 +332,8 @@ struct model_info {
 	u32			v_bytes;
 	u32			scale_bytes;
 	u64			heads_bytes;
+	u32			nr_ranks;
+	bool			same_bits;
 	u64			nr_params;
 	u32			nr_tensors;
 	u32			nr_files;

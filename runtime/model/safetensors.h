@@ -60,6 +60,7 @@ enum st_dtype {
  *		the checkpoint; NULL in files
  * @straight:	matrices have the decoder's rows and columns, even if those of the layout's
  *		files are exchanged or in turn; false in files
+ * @whole:	the tensor that it is a part of (cut.c); NULL: it is no part
  */
 struct st_tensor {
 	char		*name;
@@ -74,6 +75,7 @@ struct st_tensor {
 	const void	*data;
 	u32		*order;
 	bool		straight;
+	const struct st_tensor *whole;
 };
 
 /* An open file; @tensors is sorted by name. */

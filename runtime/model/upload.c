@@ -159,7 +159,7 @@ static int upload_tensor(void *arg, const struct weight_at *at)
 	u32 i, j;
 
 	/* The vectors of heads are one copy, which comes with the first. */
-	if (at->expert && weight_of_head(at->spec))
+	if (at->expert != at->first && weight_of_head(at->spec))
 		return 0;
 	parts[0].rows *= at->heads;
 

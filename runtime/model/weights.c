@@ -55,8 +55,7 @@ static void weight_order(const struct st_tensor *t, float *to)
 	}
 }
 
-/* All elements of @t as f32. */
-static void weight_numbers(const struct st_tensor *t, float *to)
+void weight_numbers(const struct st_tensor *t, float *to)
 {
 	u64 i;
 
@@ -77,20 +76,19 @@ static bool weight_is_norm(const struct weight_spec *s)
 	return s->how == HOW_NORM || s->how == HOW_HEAD_NORM;
 }
 
-/* Memory for a copy of @n elements of @size bytes; NULL: no memory. */
-static void *weight_own_many(struct binder *b, u64 n, size_t size)
+void *weights_own(struct model_weights *w, u64 bytes)
 {
 	void **owned, *copy;
 
-	owned = realloc(b->w->owned, (b->w->nr_owned + 1) * sizeof(*owned));
+	owned = realloc(w->owned, (w->nr_owned + 1) * sizeof(*owned));
 	if (!owned)
 		return NULL;
-	b->w->owned = owned;
-	copy = malloc(n * size);
+	w->owned = owned;
+	copy = malloc(bytes);
 	if (!copy)
 		return NULL;
-	owned[b->w->nr_owned++] = copy;
-	b->w->owned_bytes += n * size;
+	owned[w->nr_owned++] = copy;
+	w->owned_bytes += bytes;
 	return copy;
 }
 
@@ -98,7 +96,7 @@ static void *weight_own_many(struct binder *b, u64 n, size_t size)
 static void *weight_own(struct binder *b, const struct st_tensor *t,
 			size_t size)
 {
-	return weight_own_many(b, t->nr_elems, size);
+	return weights_own(b->w, t->nr_elems * size);
 }
 
 /* A copy of a tensor in f32, owned by the weights; NULL: no memory. */
@@ -406,15 +404,16 @@ static int weight_set_head(struct binder *b, const struct weight_at *at,
 {
 	const struct weight_part whole = { at->spec->offset, at->rows };
 	float **place = weight_place_of(b->w, at, 0, &whole);
+	const u32 head = at->expert - at->first;
 	u64 i;
 
-	if (!at->expert)
-		*place = weight_own_many(b, at->heads * at->rows,
-					 sizeof(**place));
+	if (!head)
+		*place = weights_own(b->w, at->heads * at->rows *
+				     sizeof(**place));
 	if (!*place)
 		return model_fail_errno(b->err, -ENOMEM, t->path, t->name);
 	for (i = 0; i < at->rows; i++)
-		(*place)[at->expert * at->rows + i] = st_number(t, i);
+		(*place)[head * at->rows + i] = st_number(t, i);
 	ckpt_drop(b->c, t);
 	return 0;
 }

@@ -164,6 +164,9 @@ int __must_check weights_bind(struct model_weights *w, struct ckpt *c,
 			      const struct model_config *cfg, bool judge,
 			      u32 types, struct model_error *err);
 
+/* Memory that weights_free() frees; NULL: there is none. */
+void *weights_own(struct model_weights *w, u64 bytes);
+
 /* Free all but device memory. */
 void weights_free(struct model_weights *w);
 

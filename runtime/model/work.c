@@ -146,6 +146,8 @@ static void carve_ops(struct model_work *w, const struct model_config *cfg,
 	carve_experts(w, cfg, rows);
 	carve_ropes(w, cfg, rows, device);
 	carve_adapts(w, rows, rank);
+	w->all_heads = take_floats(w, cfg->part.nr && cfg->qk_norm == QK_NORM_WHOLE ?
+				   rows * cfg->part.heads * cfg->head_dim : 0);
 	w->logits = take_floats(w, (u64)w->max_logits * cfg->vocab);
 }
 
@@ -169,6 +171,7 @@ static void carve_host(struct model_work *w, const struct model_config *cfg,
 
 	w->host_bytes = 0;
 	w->ids = take_words(w, rows);
+	w->ids_mine = take_words(w, cfg->part.nr ? rows : 0);
 	w->positions = take_words(w, rows);
 	w->wanted = take_words(w, rows);
 	w->seqs = work_take(w->host, &w->host_bytes,
