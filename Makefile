@@ -46,6 +46,7 @@
 #   AS_IS=1      install: install the last build, build nothing
 #   JOBS=2       mutants: number tried at once
 #   SEEDS=N      sim, check, coverage: number of seeds that the simulator replays
+#   MPICC        compiler of the MPI plugin; MPICC= leaves the plugin out
 #   CC CFLAGS LDFLAGS NVCC CUDA_ARCHS as usual; CFLAGS replaces only -O2 -g
 #
 # Sources are found by wildcard, so a new file needs no line here:
@@ -60,6 +61,7 @@
 #   the last but kvctl, kvtop, with tests/faults/*.c   -> faults/kvmm, faults/kvmm-hold,
 #                                  faults/swapd: daemons that a test can make fail
 #   runtime/**.c, kernels/{,ref,cpu,cuda}/*.c, lib/*.c      -> kvrt
+#   runtime/ranks/mpi_plugin.c  -> lib/kvrt-mpi.so, by mpicc
 #   tests/unit/check_X.c        -> tests/check_X, with libcheck and its archives: see `unit` below
 #   tests/integration/it_X.c    -> tests/it_X, with the other .c files beside it
 #   tests/preload/X.c           -> tests/X.so, to be preloaded by tests
@@ -164,6 +166,7 @@ CHECK_ARCHS ?= 90a
 ifneq ($(filter default undefined,$(origin CXX)),)
 CXX := $(if $(findstring clang,$(CC)),clang++,g++)
 endif
+MPICC ?= $(shell command -v mpicc 2>/dev/null)
 NPROC = $(shell nproc 2>/dev/null || echo 2)
 
 # -------------------------------------------------------------------- sources
@@ -179,7 +182,9 @@ TOOL_SRCS   := $(sort $(wildcard kvmm/tools/*.c))
 TOOL_SHARED := $(filter-out $(KVCTL_SRCS) $(KVTOP_SRCS),$(TOOL_SRCS))
 PROCFS_SRCS := $(sort $(wildcard kvmm/procfs/*.c))
 SWAPD_SRCS  := $(sort $(wildcard swapd/*.c))
-RT_SRCS     := $(sort $(wildcard runtime/*.c runtime/*/*.c))
+# The calls of MPI are in a plugin, which mpicc compiles.
+MPI_SRC     := $(wildcard runtime/ranks/mpi_plugin.c)
+RT_SRCS     := $(filter-out $(MPI_SRC),$(sort $(wildcard runtime/*.c runtime/*/*.c)))
 CLIENT_SRCS := $(sort $(wildcard runtime/libkvmm/*.c))
 KERN_SRCS   := $(sort $(wildcard kernels/*.c kernels/ref/*.c kernels/cpu/*.c kernels/cuda/*.c))
 CUDA_SRCS   := $(sort $(wildcard kernels/cuda/*.cu))
@@ -468,6 +473,17 @@ $(B)/lib/$(SONAME): $(API_OBJS) $(API_MAP) $(B)/.sources
 		-Wl$(comma)-z$(comma)noexecstack -Wl$(comma)--gc-sections $(if $(D),,-Wl$(comma)-z$(comma)defs))
 	$(Q)ln -sf $(SONAME) $(B)/lib/libkvmm.so
 
+# ---------------------------------------------------------------- MPI plugin
+
+# kvrt opens it for a group of ranks.  It has the ABI of one MPI, so it is never sanitized,
+# and it is left out where no mpicc is.
+MPI_PLUGIN := $(if $(MPI_SRC),$(if $(MPICC),$(B)/lib/kvrt-mpi.so))
+$(B)/lib/kvrt-mpi.so: $(MPI_SRC) runtime/ranks/mpi_plugin.h include/kvmm/types.h $(B)/.flags
+	$(call say,MPICC,$(@:$(B)/%=%))
+	@mkdir -p $(@D)
+	$(Q)$(MPICC) $(KV_CPPFLAGS) $(KV_CFLAGS) $(CFLAGS) -Wall -Wextra $(if $(filter-out 0,$(W)),-Werror) \
+		-fPIC -fvisibility=hidden -shared $(LDFLAGS) -o $@ $<
+
 # ------------------------------------------------------------------- programs
 
 # $(call program,name,source of main,sources)
@@ -542,7 +558,7 @@ $(eval $(call unit,hold sandbox,hold sandbox lib))
 $(eval $(call unit,kvctl kvtop save,tools lib))
 $(eval $(call unit,cuda_append cuda_attn cuda_blaslt cuda_gemm cuda_parts cuda_row kernels%,unit kernels lib))
 $(eval $(call unit,cuda_sample model%,unit runtime kernels client lib))
-$(eval $(call unit,adjust ask bench% chat engine% gguf liars logprob row run safetensors sampler search server_%,runtime kernels client))
+$(eval $(call unit,adjust ask bench% chat engine% gguf liars logprob ranks row run safetensors sampler search server_%,runtime kernels client))
 $(eval $(call unit,template% tokenizer%,runtime))
 $(eval $(call unit,evict_peers,bench core client))
 $(eval $(call unit,beams config cudrv fault log mark opts places ring seq shim standin% tenant_opt uapi view,lib))
@@ -645,7 +661,7 @@ TEST_PROGS += $(GPU_PROGS)
 	FORCE
 FORCE:
 
-all: $(PROGS) $(LIBKVMM)
+all: $(PROGS) $(LIBKVMM) $(MPI_PLUGIN)
 	@$(if $(SAID),printf '\033[K  BUILT   %s files\n' $(words $(SAID)),:)
 
 tests: $(TEST_PROGS) docs
@@ -876,6 +892,7 @@ INSTALLED = $(call put,755,$(BIN_PROGS),$(bindir),$(B)/) \
 	    $(call put,755,$(SBIN_PROGS),$(sbindir),$(B)/) \
 	    $(call put,644,$(filter %.a,$(LIBKVMM)),$(libdir),$(B)/lib/) \
 	    $(call put,755,$(B)/lib/$(SONAME),$(libdir),$(B)/lib/) \
+	    $(call put,755,$(MPI_PLUGIN),$(libdir)/kvmm,$(B)/lib/) \
 	    $(call put,644,$(CLIENT_HEADERS),$(includedir)/libkvmm,include/) \
 	    $(call put,644,$(B)/share/libkvmm.pc,$(libdir)/pkgconfig,$(B)/share/) \
 	    $(call put,644,$(PAGES),$(docdir)) \
@@ -887,7 +904,7 @@ INSTALLED = $(call put,755,$(BIN_PROGS),$(bindir),$(B)/) \
 	    $(foreach f,$(wildcard kvmm/dist/prometheus/* kvmm/dist/grafana/*),644:$(f):$(docdir)/examples/$(notdir $(f))) \
 	    644:kvmm/dist/sysusers.conf:$(sysusersdir)/kvmm.conf
 # Directories that only kvmm uses.
-OUR_DIRS = $(docdir)/Documentation/measurements $(docdir)/Documentation/figures $(docdir)/Documentation $(docdir)/examples \
+OUR_DIRS = $(libdir)/kvmm $(docdir)/Documentation/measurements $(docdir)/Documentation/figures $(docdir)/Documentation $(docdir)/examples \
 	   $(docdir) $(includedir)/libkvmm/uapi $(includedir)/libkvmm/kvmm $(includedir)/libkvmm \
 	   $(confdir)/kvrt $(confdir)
 
