@@ -102,6 +102,12 @@ void ranks_abort(struct ranks *r, const char *why)
 	_exit(EXIT_FAILURE);
 }
 
+void ranks_kill(struct ranks *r)
+{
+	__atomic_store_n(&r->w->failed.told, 1, __ATOMIC_RELEASE);
+	ranks_abort(r, "it has said why");
+}
+
 static void leave_home(struct ranks_window *w, struct ranks_home *home)
 {
 	if (__atomic_sub_fetch(&home->refs, 1, __ATOMIC_ACQ_REL))

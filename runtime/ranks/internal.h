@@ -187,4 +187,15 @@ int ranks_fail_wait(struct ranks *r, u32 rank, int ret);
 /* Take over the failure that is in the window.  Return: 0: there is none. */
 int ranks_failed(struct ranks *r);
 
+/* ---- parent.c ---- */
+
+/*
+ * Run mpiexec with the arguments @line, pass signals on to rank 0, and end as that does.
+ * Returns only if it cannot be run: a negative errno.
+ */
+int parent_run(char **line);
+
+/* Let the parent, if there is one, know that this process is @rank. */
+void parent_find(u32 rank);
+
 #endif /* RUNTIME_RANKS_INTERNAL_H */

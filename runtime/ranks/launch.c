@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-#include "runtime/ranks/ranks.h"
+#include "runtime/ranks/internal.h"
 
 /* Variables of launchers that have the number of ranks. */
 static const char *const sizes[] = { "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MPI_LOCALNRANKS" };
@@ -28,6 +28,8 @@ static const char *const settings[][2] = {
 	{ "PRTE_MCA_hwloc_default_binding_policy", "none" },
 	/* The line of kvrt says why a group ends; mpiexec adds a page to it. */
 	{ "OMPI_MCA_orte_execute_quiet", "1" },
+	/* Ranks end by themselves, and say why. */
+	{ "OMPI_MCA_orte_enable_recovery", "1" },
 };
 
 static u32 number(const char *name)
@@ -65,8 +67,8 @@ static u32 count_args(char **argv)
 	return n;
 }
 
-/* Becomes mpiexec; returns only a failure. */
-static int exec_mpiexec(u32 nr, char *self, char **argv)
+/* Returns only a failure. */
+static int run_mpiexec(u32 nr, char *self, char **argv)
 {
 	const u32 args = count_args(argv);
 	char **line = calloc(args + 5, sizeof(*line)), count[12];
@@ -82,8 +84,7 @@ static int exec_mpiexec(u32 nr, char *self, char **argv)
 	line[3] = self;
 	for (i = 1; i < args; i++)
 		line[3 + i] = argv[i];
-	execvp(line[0], line);
-	ret = -errno;
+	ret = parent_run(line);
 	free(line);
 	return ret;
 }
@@ -106,7 +107,7 @@ int ranks_launch(u32 nr, char **argv, char *why, size_t len)
 	self[n] = '\0';
 	for (i = 0; i < ARRAY_SIZE(settings); i++)
 		setenv(settings[i][0], settings[i][1], 0);
-	ret = exec_mpiexec(nr, self, argv);
+	ret = run_mpiexec(nr, self, argv);
 	if (ret == -ENOENT)
 		snprintf(why, len, "no mpiexec in PATH: install openmpi-bin, or another MPI");
 	else

@@ -168,6 +168,8 @@ int ranks_open(const struct ranks_opts *o, struct ranks **out, char *why, size_t
 		return ret;
 	ret = check_world(o, &world, why, len);
 	if (!ret)
+		parent_find(world.rank);
+	if (!ret)
 		ret = make_view(mpi, o, world.rank, out, why, len);
 	/* All ranks have found the same, and end MPI together. */
 	if (ret == -EINVAL || ret == -EXDEV)

@@ -159,12 +159,28 @@ const char *ranks_failure(const struct ranks *r);
 void ranks_abort(struct ranks *r, const char *why);
 
 /**
+ * ranks_kill() - end the whole group without a line, as ranks_abort() does
+ *
+ * For a rank that has said why.
+ */
+void ranks_kill(struct ranks *r);
+
+/**
+ * ranks_exit_code() - say that this rank ends with @code
+ *
+ * The process that a user started ends with the code of rank 0.  A rank that dies without
+ * this call has failed.  Does nothing if the user started mpiexec.
+ */
+void ranks_exit_code(int code);
+
+/**
  * ranks_launch() - start this program as @nr ranks
  * @argv:	the arguments of main(), with a NULL at the end
  * @why:	one line on failure
  *
- * If @nr is above 1 and no launcher started this process, it becomes mpiexec, which starts
- * the same program @nr times with the same arguments.  Does nothing otherwise.
+ * If @nr is above 1 and no launcher started this process, it runs mpiexec, which starts the
+ * same program @nr times with the same arguments.  This process then passes signals on to
+ * rank 0, and ends with its exit code.  Does nothing otherwise.
  *
  * Return: 0: there is nothing to launch; -ENOENT: no mpiexec in PATH; another -errno.
  */
