@@ -9,7 +9,10 @@
 #include <kvmm/config.h>
 #include <kvmm/notify.h>
 
+#include <uapi/kvmm.h>
+
 #include "runtime/cli/cli.h"
+#include "runtime/cli/ranks.h"
 #include "runtime/server/cors.h"
 #include "runtime/server/server.h"
 
@@ -89,6 +92,10 @@ static_assert(SERVER_ADAPTERS_MAX == KV_LIST_MAX, "as many as --lora may be give
 	x(uint, threads, "threads", "0", 0, 1024, "N",			\
 	  "compute threads, 0: one for each core")			\
 	CLI_MODEL_OPTS(x)						\
+	x(uint, tensor_parallel, "tensor-parallel", "1", 1, KVMM_MAX_SHARDS, "N", \
+	  "processes that share one model, each with a device pool of kvmm; without mpiexec kvrt starts them itself") \
+	x(uint, rank_timeout, "rank-timeout", "30", 1, 86400, "SECONDS", \
+	  "time after which a process of --tensor-parallel that does not answer has failed, and the group ends") \
 	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
 	  "longest sequence in tokens, 0: that of the model")	\
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
@@ -464,8 +471,27 @@ static void fill(const struct serve_opts *o, struct server_opts *so)
 	so->chat_template = o->chat_template;
 }
 
+/* Serve with the ranks of @cr, or follow their leader. */
+static int serve_ranks(struct server_opts *so, struct cli_ranks *cr)
+{
+	const struct server_model *m = &so->models[0];
+	int ret, err;
+
+	if (!so->engine.domain)
+		so->engine.domain = m->domain;
+	ret = cli_ranks_agree(cr, m->dir, &so->model, &so->engine);
+	if (ret)
+		return ret;
+	so->model.link = &cr->link;
+	so->engine.ranks = cr->ranks;
+	if (cli_ranks_follows(cr))
+		return cli_ranks_follow(cr, m->dir, &so->model, &so->engine);
+	ret = server_run(so, &err);
+	return exit_of((enum server_end)ret, err);
+}
+
 static int serve(const struct serve_opts *o, char **argv, int nr,
-		 struct serve_models *m, struct keys *keys)
+		 struct serve_models *m, struct keys *keys, struct cli_ranks *cr)
 {
 	struct server_opts so = { .models = m->list, .keys = keys };
 	enum server_end end;
@@ -485,6 +511,8 @@ static int serve(const struct serve_opts *o, char **argv, int nr,
 	if (ret)
 		return ret;
 	so.nr_models = m->nr;
+	if (cr->ranks)
+		return serve_ranks(&so, cr);
 	end = server_run(&so, &err);
 	return exit_of(end, err);
 }
@@ -494,15 +522,34 @@ int cli_serve(int argc, char **argv)
 	/* A stuck thread may still read it at the end. */
 	static struct serve_models m;
 	struct keys keys = { 0 };
+	struct cli_ranks cr;
+	char **args = calloc((size_t)argc + 2, sizeof(*args));
 	int nr, ret;
 
+	if (!args) {
+		pr_err("no memory for the options");
+		return EX_OSERR;
+	}
+	/* Those of main(); @argv gets another order. */
+	memcpy(args + 1, argv, (size_t)argc * sizeof(*args));
+	args[0] = argv[0];
 	kv_notify_init();
 	ret = parse(argc, argv, &nr);
+	if (!ret && options.tensor_parallel > 1 &&
+	    ((u32)nr + options.models.nr > 1 || options.loras.nr || options.enable_lora)) {
+		pr_err("--tensor-parallel is for one model without adapters");
+		ret = EX_USAGE;
+	}
+	if (!ret)
+		ret = cli_ranks_open(options.tensor_parallel, options.rank_timeout, args,
+				     &cr);
+	free(args);
 	if (ret)
 		return max(ret, 0);
 	kv_log_init("kvrt", (enum kv_log_level)options.log_level);
 	kv_log_format((enum kv_log_format)options.log_format);
-	ret = serve(&options, argv, nr, &m, &keys);
+	ret = serve(&options, argv, nr, &m, &keys, &cr);
+	cli_ranks_close(&cr, ret);
 	keys_free(&keys);
 	return ret;
 }

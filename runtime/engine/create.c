@@ -77,32 +77,53 @@ static u32 seqs_wanted(const struct engine_opts *o)
 }
 
 /* Most prompt tokens of one sequence in a step. */
-static u32 chunk_of(const struct engine *e, const struct engine_opts *o)
+static u32 chunk_of(const struct model_info *info, const struct engine_opts *o)
 {
-	return o->chunk ? min(o->chunk, e->info->max_rows) : e->info->max_rows;
+	return o->chunk ? min(o->chunk, info->max_rows) : info->max_rows;
 }
 
-/* Choose the layer groups, and put them into the parameters. */
-static int engine_group(struct engine *e, const struct engine_opts *o,
-			struct kvmm_params *p, struct engine_error *err)
+/* Put the layer groups into the parameters. */
+static void params_group(const struct model_info *info, const struct engine_opts *o,
+			 const struct kvmm_group *group, struct kvmm_params *p)
 {
-	const int hit = engine_groups(e->info, o, e->group);
 	u32 g;
 
-	if (hit < 0)
-		return engine_refuse(err, hit, "a block of the model's layer groups is larger than any pool: give a smaller --block-tokens");
-	e->hit_tokens = (u32)hit;
-	p->nr_groups = e->info->nr_groups;
-	p->block_tokens = e->group[0].block_tokens;
-	for (g = 0; g < p->nr_groups; g++) {
-		p->group[g] = e->group[g];
-		e->kv.block_tokens[g] = e->group[g].block_tokens;
-	}
+	p->nr_groups = info->nr_groups;
+	p->block_tokens = group[0].block_tokens;
+	for (g = 0; g < p->nr_groups; g++)
+		p->group[g] = group[g];
 	/* The daemon takes those of the parameters. */
 	p->group[0].block_tokens = 0;
 	if (p->nr_groups > 1)
-		p->step_tokens = chunk_of(e, o);
-	return 0;
+		p->step_tokens = chunk_of(info, o);
+}
+
+int engine_params(const struct model_info *info, const struct engine_opts *o, char *name,
+		  struct kvmm_group *group, struct kvmm_params *p,
+		  struct engine_error *err)
+{
+	const int hit = engine_groups(info, o, group);
+
+	if (hit < 0)
+		return engine_refuse(err, hit, "a block of the model's layer groups is larger than any pool: give a smaller --block-tokens");
+	*p = (struct kvmm_params){
+		.socket = o->socket,
+		.domain = o->domain ? o->domain : name,
+		.min_bytes = o->limits.min,
+		.low_bytes = o->limits.low,
+		.high_bytes = o->limits.high,
+		.max_bytes = o->limits.max ? o->limits.max : KVMM_LIMIT_MAX,
+		.swap_max_bytes = o->limits.swap_max,
+		.pool = o->limits.pool,
+		.nr_shards = info->nr_ranks,
+		.weight = o->limits.weight,
+		.max_seqs = seqs_wanted(o) + o->max_leases,
+		.max_steps = ENGINE_MAX_STEPS,
+		.spin = o->spin,
+	};
+	domain_name(info, name);
+	params_group(info, o, group, p);
+	return hit;
 }
 
 static int engine_attach(struct engine *e, const struct engine_opts *o,
@@ -110,29 +131,20 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 {
 	u8 identity[KVMM_IDENTITY_LEN];
 	char name[KVMM_NAME_LEN], text[256] = "";
-	struct kvmm_params p = {
-		.socket = o->socket,
-		.domain = o->domain ? o->domain : name,
-		.identity = o->identity ? o->identity : identity,
-		.min_bytes = o->limits.min,
-		.low_bytes = o->limits.low,
-		.high_bytes = o->limits.high,
-		.max_bytes = o->limits.max ? o->limits.max : KVMM_LIMIT_MAX,
-		.swap_max_bytes = o->limits.swap_max,
-		.pool = o->limits.pool,
-		.weight = o->limits.weight,
-		.max_seqs = seqs_wanted(o) + o->max_leases,
-		.max_steps = ENGINE_MAX_STEPS,
-		.spin = o->spin,
-	};
+	struct kvmm_params p;
+	u32 g;
 	int ret;
 
 	if (!o->identity && engine_identity(e->model, identity))
 		return engine_refuse(err, -ENOMEM, "no memory for the model's identity");
-	domain_name(e->info, name);
-	ret = engine_group(e, o, &p, err);
-	if (ret)
+	ret = engine_params(e->info, o, name, e->group, &p, err);
+	if (ret < 0)
 		return ret;
+	e->hit_tokens = (u32)ret;
+	for (g = 0; g < p.nr_groups; g++)
+		e->kv.block_tokens[g] = e->group[g].block_tokens;
+	p.identity = o->identity ? o->identity : identity;
+	p.shard = o->ranks ? 1 : 0;
 	ret = kvmm_attach(&p, &e->k, text);
 	if (ret == -EEXIST && !p.pool)
 		return engine_refuse(err, ret, "domain %s is in use by another model identity (model, dtype, type of KV, layer groups, mode or block size): end what uses it, give the same --kv-groups and other options, or give another --domain",
@@ -140,6 +152,8 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 	if (ret)
 		return engine_refuse(err, ret, "%s", text);
 	ret = engine_check_pool(e, err);
+	if (!ret)
+		ret = lead_attach(e, err);
 	return ret ? ret : adapters_create(e, o, p.domain, err);
 }
 
@@ -164,7 +178,7 @@ static void engine_size(struct engine *e, const struct engine_opts *o)
 	e->max_blocks = o->limits.max ? o->limits.max / rep->block_bytes :
 					UINT64_MAX;
 	e->rows = e->info->max_rows;
-	e->chunk = chunk_of(e, o);
+	e->chunk = chunk_of(e->info, o);
 	e->max_batch = least(e->info->max_seqs, rep->max_batch, e->rows);
 	e->max_batch = least(e->max_batch, e->max_seqs,
 			     o->max_batch ? o->max_batch : UINT32_MAX);
@@ -203,6 +217,7 @@ static void engine_free(struct engine *e)
 
 	leases_end(e, -ECANCELED);
 	adapters_free(e);
+	lead_detach(e);
 	kvmm_detach(e->k);
 	for (i = 0; i < ENGINE_STEP_SLOTS; i++)
 		free(e->steps[i].entries);
@@ -234,6 +249,7 @@ int engine_create(struct model *model, const struct engine_opts *opts,
 		return engine_refuse(err, -ENOMEM, "no memory for the engine");
 	e->model = model;
 	e->info = model_info(model);
+	e->lead.ranks = opts->ranks;
 	list_init(&e->hints);
 	list_init(&e->held);
 	list_init(&e->adapters.slots);

@@ -24,6 +24,10 @@
  *	beam.c		beam search over sequences
  *	search.c	beam search over numbers
  *	link.c		requests to the daemon and their answers
+ *	load.c		a model and its identity
+ *	ranked.c	ranks that share the model: reports
+ *	lead.c		orders of the leader to its ranks
+ *	follow.c	work of the others
  *	salvage.c	effects of a daemon's salvage
  *	lease.c		cached content that stays without a request
  *	times.c		stages of a request
@@ -414,7 +418,9 @@ int engine_step(struct engine *e, s64 timeout_ns)
 	if (e->ended)
 		return e->ended;
 	engine_lap(e, e->busy ? &e->stats.away_ns : &none);
-	err = engine_iterate(e, timeout_ns);
+	err = lead_check(e);
+	if (!err)
+		err = engine_iterate(e, timeout_ns);
 	if (err < 0) {
 		engine_die(e, err);
 		return e->ended;

@@ -23,6 +23,7 @@ struct adapter;
 struct engine;
 struct kvmm_attach_rep;
 struct kvmm_group;
+struct ranks;
 
 /* One line for a person: the error and its remedy. */
 struct engine_error {
@@ -77,6 +78,7 @@ enum engine_schedule {
  * @max_rank:     largest rank of adapters; 0: no request has an adapter
  * @adapter_limits: limits of the domain that adapters are in
  * @drop_adapters: forget the content of an adapter that no request uses, for comparing
+ * @ranks:        ranks that share the model, of which this one leads; NULL: none
  * @identity:     the model's identity from engine_identity(), for a caller that
  *                attaches many times; NULL: it is computed from the weights
  */
@@ -97,6 +99,7 @@ struct engine_opts {
 	u32		max_rank;
 	struct engine_limits adapter_limits;
 	bool		drop_adapters;
+	struct ranks	*ranks;
 	const u8	*identity;
 };
 

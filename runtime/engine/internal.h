@@ -335,8 +335,22 @@ struct draws {
 };
 
 /**
+ * struct lead - the leader of ranks that share the model
+ * @ranks:    NULL: the model is whole
+ * @buf:      the order that is sent, @size bytes
+ * @attached: the ranks were told to attach
+ */
+struct lead {
+	struct ranks	*ranks;
+	void		*buf;
+	size_t		size;
+	bool		attached;
+};
+
+/**
  * struct engine - the engine
  * @k:          the attachment
+ * @lead:       ranks that share the model
  * @kv:         where the blocks lie
  * @group:      layer groups, as the daemon has them
  * @hit_tokens: the length of a prefix hit is a multiple of it
@@ -383,6 +397,7 @@ struct draws {
  * @scores:     [@max_scores] scores of that step, @nr_scores of them
  */
 struct engine {
+	struct lead			lead;
 	struct model			*model;
 	const struct model_info		*info;
 	struct kvmm			*k;
@@ -446,6 +461,45 @@ struct engine {
 	struct token_logprob		*top;
 	struct engine_stats		stats;
 };
+
+/* ---- ranked.c, lead.c ---- */
+
+/* One line about the failure of a group of ranks. */
+const char *ranks_why(struct ranks *r);
+
+/*
+ * Report @err and @text to all ranks.  Return: the same at all of them, 0 or the error of
+ * the first rank that has failed, or the error of the exchange.
+ */
+int __must_check ranks_report(struct ranks *r, int err, const char *text,
+			      struct engine_error *why);
+
+/*
+ * Wait until all ranks have loaded; @err and @why: the failure of this one.  @identity is
+ * that of its part, and becomes that of all parts together.
+ */
+int __must_check ranks_loaded(struct ranks *r, int err, struct engine_error *why,
+			      u8 *identity);
+
+/* All of these do nothing without ranks. */
+int __must_check lead_attach(struct engine *e, struct engine_error *err);
+void lead_detach(struct engine *e);
+/* Have all ranks lived until now?  0 or -ENOTRECOVERABLE, with e->why. */
+int __must_check lead_check(struct engine *e);
+void lead_copy(struct engine *e, u32 group, const u32 *from, const u32 *to,
+	       const u32 *tokens, u32 nr);
+/* The first @nr of e->ins run now. */
+void lead_step(struct engine *e, u32 nr);
+
+/* ---- create.c ---- */
+
+/*
+ * Fill in the parameters of an attachment but for the identity; @name has KVMM_NAME_LEN
+ * bytes and must live as long as @p.  Return: as engine_groups(), with @err.
+ */
+int __must_check engine_params(const struct model_info *info, const struct engine_opts *o,
+			       char *name, struct kvmm_group *group,
+			       struct kvmm_params *p, struct engine_error *err);
 
 static inline u32 least(u32 a, u32 b, u32 c)
 {

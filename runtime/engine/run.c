@@ -177,8 +177,10 @@ static void step_copy_group(struct engine *e, const struct step *st, u32 g)
 		tokens[nr++] = en->res[g].copy_tokens;
 	}
 	e->stats.copies += nr;
-	if (nr)
-		model_copy_blocks(e->model, &e->kv, g, from, to, tokens, nr);
+	if (!nr)
+		return;
+	lead_copy(e, g, from, to, tokens, nr);
+	model_copy_blocks(e->model, &e->kv, g, from, to, tokens, nr);
 }
 
 /* Copy records that others share to those that the entries write. */
@@ -193,6 +195,8 @@ static void step_copy_records(struct engine *e, const struct step *st, u32 g)
 		if (!en->runs || !entry_copies_record(e, en, g))
 			continue;
 		table = en->seq->table[g];
+		lead_copy(e, g, table + en->res[g].copy_from,
+			  table + en->res[g].copy_to, NULL, nr);
 		model_copy_blocks(e->model, &e->kv, g,
 				  table + en->res[g].copy_from,
 				  table + en->res[g].copy_to, NULL, nr);
@@ -222,7 +226,8 @@ static int device_failed(struct engine *e)
 
 	if (!why)
 		return 0;
-	snprintf(e->why, sizeof(e->why), "the GPU failed: %s", why);
+	snprintf(e->why, sizeof(e->why), "%s%s", e->lead.ranks ? "" : "the GPU failed: ",
+		 why);
 	return -ENOTRECOVERABLE;
 }
 
@@ -291,6 +296,7 @@ static int step_forward(struct engine *e, struct step *st, u64 *ns)
 		return adapters_end(e, st);
 	draws = draws_plan(e, st);
 	engine_lap(e, &e->stats.draw_ns);
+	lead_step(e, nr);
 	err = model_forward_draw(e->model, &e->kv, e->ins, nr, draws,
 				 e->logits);
 	*ns = engine_lap(e, &e->stats.forward_ns);

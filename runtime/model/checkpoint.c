@@ -342,6 +342,11 @@ void ckpt_drop(struct ckpt *c, const struct st_tensor *t)
 	ckpt_advise(c, c->tensors[at], MADV_DONTNEED);
 }
 
+void ckpt_give_back(const struct ckpt *c, const struct st_tensor *t)
+{
+	ckpt_advise(c, t, MADV_DONTNEED);
+}
+
 void ckpt_want(const struct ckpt *c, u32 i)
 {
 	if (i < c->nr_tensors)

@@ -88,6 +88,9 @@ void ckpt_drop_range(const void *data, u64 bytes);
  */
 void ckpt_drop(struct ckpt *c, const struct st_tensor *t);
 
+/* The same for now: the tensor in use is another one, which was made of it. */
+void ckpt_give_back(const struct ckpt *c, const struct st_tensor *t);
+
 /* Tensor number @i will be read soon, from its first byte to its last. */
 void ckpt_want(const struct ckpt *c, u32 i);
 

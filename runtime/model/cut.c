@@ -318,7 +318,7 @@ static int cut_copy(struct cut *cut)
 		else
 			part_copy(part, part->t.whole->data, to);
 		part->t.data = to;
-		ckpt_drop(cut->c, part->t.whole);
+		ckpt_give_back(cut->c, part->t.whole);
 	}
 	return ret;
 }

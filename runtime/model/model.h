@@ -509,6 +509,18 @@ void model_identity(const struct model *model,
 		    void *arg);
 
 /**
+ * model_fingerprint() - facts that tell two models apart, without reading their weights
+ * @model:	the model, which may be judged only
+ * @add:	receives every part, as in model_identity()
+ * @arg:	for @add
+ *
+ * The parts are switches, and names, types, shapes and first bytes of the tensors.
+ */
+void model_fingerprint(const struct model *model,
+		       void (*add)(void *arg, const char *tag, const void *data, size_t len),
+		       void *arg);
+
+/**
  * model_forward() - run one batch over paged KV
  * @model:	the model
  * @kv:		the blocks; written at the positions that run, read at all

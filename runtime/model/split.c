@@ -180,6 +180,8 @@ static int sort_matrix(struct model_weights *w, struct kern_weight *m)
 	}
 	if (weights_owned_free(w, m->data))
 		w->owned_bytes -= bytes;
+	else
+		ckpt_drop_range(m->data, bytes);	/* a copy that cut.c has made */
 	m->data = copy;
 	return 0;
 }

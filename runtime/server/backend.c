@@ -37,6 +37,7 @@
 #include <kvmm/notify.h>
 #include <uapi/kvmm.h>
 
+#include "runtime/engine/ranked.h"
 #include "runtime/server/capacity.h"
 #include "runtime/server/worker.h"
 #include "runtime/template/chat.h"
@@ -253,10 +254,11 @@ static int load(struct backend *b)
 {
 	struct kvmm_group group[MODEL_MAX_GROUPS];
 	char text[TOKENIZER_ERR_MAX];
-	struct model_error err;
+	struct engine_error err;
 	int ret;
 
-	ret = model_load(b->o.dir, &b->o.model, &b->model, &err);
+	ret = engine_load(b->o.dir, &b->o.model, b->o.engine.ranks, &b->model,
+			  b->identity, &err);
 	if (ret) {
 		fail(b, ret, err.text);
 		return ret;
@@ -265,11 +267,6 @@ static int load(struct backend *b)
 	ret = tokenizer_load(b->o.dir, &b->tok, text, sizeof(text));
 	if (ret) {
 		fail(b, ret, text);
-		return ret;
-	}
-	ret = engine_identity(b->model, b->identity);
-	if (ret) {
-		fail(b, ret, "no memory for the model's identity");
 		return ret;
 	}
 	b->o.engine.identity = b->identity;
@@ -309,6 +306,7 @@ static bool may_heal(int err)
 	case EOPNOTSUPP:
 	case E2BIG:
 	case ENAMETOOLONG:
+	case ENXIO:
 		return false;
 	default:
 		return true;
