@@ -570,8 +570,9 @@ $(B)/tests/check_beams: $(call objs,tests/bench/beams.c)
 
 $(IT_PROGS): $(B)/tests/%: $(B)/obj/tests/integration/%.o $(call archives,integration swapd sandbox client) \
 		| $(PROGS) $(ARMED_PROGS) $(PRELOADS) $(STANDIN) $(FAKE_LT)
-$(filter %/it_adapters %/it_beam %/it_pressure,$(IT_PROGS)): $(call archives,runtime kernels)
+$(filter %/it_adapters %/it_beam %/it_mpi_ranks %/it_pressure,$(IT_PROGS)): $(call archives,runtime kernels)
 $(filter %/it_hostpool,$(IT_PROGS)): $(call archives,kvmmd)
+$(filter %/it_mpi_ranks,$(IT_PROGS)): | $(MPI_PLUGIN)
 
 $(BENCH_PROGS): $(B)/tests/%: $(B)/obj/tests/bench/%.o $(call archives,bench swapd client)
 bench_tests = $(filter $(addprefix $(B)/tests/bench_,$(1)),$(BENCH_PROGS))

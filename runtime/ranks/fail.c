@@ -5,14 +5,19 @@
  * The first failure is written into the window, once.  Every rank takes it from there, so
  * all ranks have one line and one error.
  */
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <kvmm/ring.h>
 
 #include "runtime/ranks/internal.h"
+
+#define ABORT_MS	300u	/* for MPI's answer; then the process ends without it */
 
 static void say_time(char *text, size_t len, u32 ms)
 {
@@ -93,11 +98,20 @@ const char *ranks_failure(const struct ranks *r)
 
 void ranks_abort(struct ranks *r, const char *why)
 {
+	const struct itimerval bound = { .it_value.tv_usec = ABORT_MS * 1000 };
+	sigset_t set;
+
 	(void)ranks_fail(r, r->self, RANKS_R_ABORT, why ? why : "no reason given");
 	if (!r->mpi)
 		return;
 	if (!__atomic_exchange_n(&r->w->failed.told, 1, __ATOMIC_ACQ_REL))
 		dprintf(STDERR_FILENO, "kvrt: error: %s\n", r->failure);
+	/* mpiexec does not answer while it is stopped, or while it ends the group itself. */
+	signal(SIGALRM, SIG_DFL);
+	sigemptyset(&set);
+	sigaddset(&set, SIGALRM);
+	pthread_sigmask(SIG_UNBLOCK, &set, NULL);
+	setitimer(ITIMER_REAL, &bound, NULL);
 	r->mpi->abort(EXIT_FAILURE);
 	_exit(EXIT_FAILURE);
 }

@@ -4,6 +4,7 @@
  */
 #include <mpi.h>
 #include <stdio.h>
+#include <unistd.h>
 
 #include "runtime/ranks/mpi_plugin.h"
 
@@ -67,9 +68,46 @@ static int plugin_window(u64 bytes, void **base, char *why, size_t len)
 	return -EIO;
 }
 
+/* A byte for each rank and from each, so that MPI maps the memory of all now. */
+static void contact_all(void)
+{
+	int rank, size, i;
+	char out = 0, in;
+
+	MPI_Comm_rank(node, &rank);
+	MPI_Comm_size(node, &size);
+	for (i = 1; i < size; i++)
+		MPI_Sendrecv(&out, 1, MPI_CHAR, (rank + i) % size, 0, &in, 1, MPI_CHAR,
+			     (rank + size - i) % size, 0, node, MPI_STATUS_IGNORE);
+	MPI_Barrier(node);
+}
+
+/*
+ * Open MPI leaves the removal of its files of shared memory to mpiexec, and they stay if
+ * mpiexec is killed.  All ranks have mapped them: they need no names any more.
+ */
+static void remove_names(void)
+{
+	FILE *f = fopen("/proc/self/maps", "re");
+	char line[4300], *path;
+
+	while (f && fgets(line, sizeof(line), f)) {
+		path = strstr(line, "/dev/shm/vader_segment.");
+		if (!path)
+			path = strstr(line, "/dev/shm/sm_segment.");
+		if (!path)
+			continue;
+		path[strcspn(path, " \n")] = '\0';
+		unlink(path);
+	}
+	if (f)
+		fclose(f);
+}
+
 static void plugin_barrier(void)
 {
-	MPI_Barrier(node);
+	contact_all();
+	remove_names();
 }
 
 static void plugin_finish(void)
