@@ -580,7 +580,7 @@ $(call bench_tests,core evict fair groups groups_load records replay scale share
 $(call bench_tests,copier): $(call archives,kvmmd core)
 $(call bench_tests,hostpool): $(call archives,kvmmd)
 $(call bench_tests,keep_serve overlap ttft_tiers): $(call objs,tests/integration/http.c)
-$(call bench_tests,adapters blocks decode gap gemm kernels load step tokenizer): $(call archives,runtime kernels)
+$(call bench_tests,adapters blocks decode gap gemm kernels load ranks step tokenizer): $(call archives,runtime kernels)
 # Calls that bench_step directs to a daemon or to the pool of own_pool.h.
 STEP_WRAP := attach backend confirm detach device_failed draining info next_event poll_extents pool prep reap \
 	     release resumed seq_status seq_table strerror_attach submit wait
