@@ -30,7 +30,8 @@ static int is_launched(u32 nr, u32 launched)
 {
 	if (launched < 2 || nr > 1)
 		return 0;
-	pr_err("mpiexec started %u processes, which would serve the same model each: give --tensor-parallel %u, or start one process",
+	if (ranks_launched_first())
+		pr_err("mpiexec started %u processes, which would serve the same model each: give --tensor-parallel %u, or start one process",
 	       launched, launched);
 	return EX_USAGE;
 }
@@ -58,8 +59,11 @@ int cli_ranks_open(u32 nr, u32 timeout_s, char **argv, struct cli_ranks *cr)
 	if (!ret)
 		ret = ranks_open(&o, &cr->ranks, why, sizeof(why));
 	if (ret) {
-		pr_err("--tensor-parallel %u: %s", nr, why);
-		return ret == -EINVAL ? EX_USAGE : EX_UNAVAILABLE;
+		if (ranks_launched_first())
+			pr_err("--tensor-parallel %u: %s", nr, why);
+		ret = ret == -EINVAL ? EX_USAGE : EX_UNAVAILABLE;
+		ranks_exit_code(ret);
+		return ret;
 	}
 	engine_ranks_link(cr->ranks, ROOM_BYTES, &cr->link);
 	return 0;

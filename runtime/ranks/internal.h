@@ -195,7 +195,10 @@ int ranks_failed(struct ranks *r);
  */
 int parent_run(char **line);
 
-/* Let the parent, if there is one, know that this process is @rank. */
-void parent_find(u32 rank);
+/* Connect to the parent, if there is one. */
+void parent_find(void);
+
+/* Let it know that this process is @rank. */
+void parent_tell(u32 rank);
 
 #endif /* RUNTIME_RANKS_INTERNAL_H */

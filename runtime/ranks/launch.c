@@ -58,6 +58,19 @@ u32 ranks_launched(void)
 	return n > 1 ? n : 0;
 }
 
+bool ranks_launched_first(void)
+{
+	static const char *const names[] = {
+		"OMPI_COMM_WORLD_RANK", "PMI_RANK", "PMIX_RANK", "SLURM_PROCID",
+	};
+	size_t i;
+
+	for (i = 0; i < ARRAY_SIZE(names); i++)
+		if (getenv(names[i]))
+			return !number(names[i]);
+	return true;
+}
+
 static u32 count_args(char **argv)
 {
 	u32 n = 0;

@@ -156,6 +156,7 @@ int ranks_open(const struct ranks_opts *o, struct ranks **out, char *why, size_t
 		snprintf(why, len, "a group has 2 to %u ranks, not %u", RANKS_MAX, o->nr);
 		return -EINVAL;
 	}
+	parent_find();
 	ret = load_plugin(&mpi, why, len);
 	if (ret)
 		return ret;
@@ -168,7 +169,7 @@ int ranks_open(const struct ranks_opts *o, struct ranks **out, char *why, size_t
 		return ret;
 	ret = check_world(o, &world, why, len);
 	if (!ret)
-		parent_find(world.rank);
+		parent_tell(world.rank);
 	if (!ret)
 		ret = make_view(mpi, o, world.rank, out, why, len);
 	/* All ranks have found the same, and end MPI together. */

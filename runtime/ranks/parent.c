@@ -113,6 +113,30 @@ static void kin_accept(struct parent *p)
 	};
 }
 
+static struct kin *leader_of(struct parent *p)
+{
+	u32 i;
+
+	for (i = 0; i < p->nr; i++)
+		if (!p->kin[i].rank)
+			return &p->kin[i];
+	return NULL;
+}
+
+/* The exit code of rank 0, or else the first one that is not 0; -1: no rank has sent one. */
+static int code_sent(struct parent *p)
+{
+	const struct kin *l = leader_of(p);
+	u32 i;
+
+	if (l && l->code >= 0)
+		return l->code;
+	for (i = 0; i < p->nr; i++)
+		if (p->kin[i].code > 0)
+			return p->kin[i].code;
+	return -1;
+}
+
 static void kin_read(struct parent *p, struct kin *k)
 {
 	struct word w;
@@ -124,18 +148,8 @@ static void kin_read(struct parent *p, struct kin *k)
 		return;
 	close(k->fd);
 	k->fd = -1;
-	if (k->code < 0 && k->rank >= 0 && !p->lost)
+	if (k->code < 0 && k->rank >= 0 && !p->lost && code_sent(p) < 0)
 		p->lost = k;
-}
-
-static struct kin *leader_of(struct parent *p)
-{
-	u32 i;
-
-	for (i = 0; i < p->nr; i++)
-		if (!p->kin[i].rank)
-			return &p->kin[i];
-	return NULL;
 }
 
 static void pass_signal(struct parent *p)
@@ -170,19 +184,19 @@ static void look(struct parent *p)
 		kill(p->child, SIGTERM);
 }
 
-/* Say which rank died, unless rank 0 has said it.  Return: the exit code. */
+/* Say which rank died, unless a rank has said it.  Return: the exit code. */
 static int parent_end(struct parent *p, int status)
 {
-	const struct kin *l = leader_of(p);
+	const int code = code_sent(p);
 
-	if (l && l->code >= 0)
-		return l->code;
+	if (code >= 0)
+		return code;
 	if (p->lost)
 		dprintf(STDERR_FILENO, "kvrt: error: rank %d (pid %d) has ended, and the group with it\n",
 			p->lost->rank, p->lost->pid);
 	if (WIFSIGNALED(status))
 		return 128 + WTERMSIG(status);
-	return WEXITSTATUS(status) || !l ? WEXITSTATUS(status) : EXIT_FAILURE;
+	return WEXITSTATUS(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
 }
 
 /* Pass signals on until mpiexec has ended.  Return: the exit code. */
@@ -284,7 +298,7 @@ static void tell(enum word_kind kind, int value)
 		(void)!send(parent_fd, &w, sizeof(w), MSG_NOSIGNAL);
 }
 
-void parent_find(u32 rank)
+void parent_find(void)
 {
 	const char *name = getenv(PARENT_ENV);
 	struct sockaddr_un a;
@@ -295,14 +309,21 @@ void parent_find(u32 rank)
 	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	if (fd < 0)
 		return;
-	if (connect(fd, (void *)&a, address_of(name, &a)) ||
-	    (!rank && (fcntl(fd, F_SETOWN, getpid()) || fcntl(fd, F_SETSIG, SIGTERM) ||
-		       fcntl(fd, F_SETFL, O_ASYNC)))) {
+	if (!connect(fd, (void *)&a, address_of(name, &a)))
+		parent_fd = fd;
+	else
 		close(fd);
+}
+
+void parent_tell(u32 rank)
+{
+	if (parent_fd < 0)
 		return;
-	}
-	parent_fd = fd;
 	tell(WORD_RANK, (int)rank);
+	/* Without this signal rank 0 would outlive its parent, and nothing worse. */
+	if (!rank && !fcntl(parent_fd, F_SETOWN, getpid()) &&
+	    !fcntl(parent_fd, F_SETSIG, SIGTERM))
+		(void)!fcntl(parent_fd, F_SETFL, O_ASYNC);
 }
 
 void ranks_exit_code(int code)

@@ -187,6 +187,13 @@ void ranks_exit_code(int code);
 int ranks_launch(u32 nr, char **argv, char *why, size_t len) __must_check;
 
 /**
+ * ranks_launched_first() - is this the first process of its launcher?
+ *
+ * Of several processes that find the same error, it prints it.  True without a launcher.
+ */
+bool ranks_launched_first(void);
+
+/**
  * ranks_launched() - number of ranks that a launcher started, this process among them
  *
  * Return: 0: no launcher started this process; else the number of ranks, or 1 if the

@@ -133,6 +133,7 @@ static int rank_main(const char *scene, u32 nr, char **argv)
 	if ((strcmp(scene, "bare") && ranks_launch(nr, argv, why, sizeof(why))) ||
 	    ranks_open(&o, &r, why, sizeof(why))) {
 		dprintf(STDERR_FILENO, "refused: %s\n", why);
+		ranks_exit_code(3);
 		return 3;
 	}
 	dprintf(STDOUT_FILENO, "pid %u %d\n", ranks_number(r), getpid());
@@ -146,6 +147,7 @@ static int rank_main(const char *scene, u32 nr, char **argv)
 	exchange(r, !strcmp(scene, "abort") ? ~0u : ROUNDS);
 	messages(r);
 	gather(r);
+	ranks_exit_code(0);
 	ranks_close(r);
 	dprintf(STDOUT_FILENO, "whole\n");
 	return 0;
@@ -156,7 +158,7 @@ static int rank_main(const char *scene, u32 nr, char **argv)
 static struct {
 	char	path[128];	/* of the output */
 	char	text[65536];
-	pid_t	pid;		/* mpiexec */
+	pid_t	pid;		/* the parent of mpiexec */
 	pid_t	rank[RANKS_MAX];
 	u32	nr;
 	int	status;
@@ -363,15 +365,32 @@ START_TEST(killed_rank_ends_all)
 }
 END_TEST
 
+/* The parent of @pid. */
+static pid_t parent_of(pid_t pid)
+{
+	char path[32];
+	int parent = 0;
+	FILE *f;
+
+	snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+	f = fopen(path, "re");
+	ck_assert_ptr_nonnull(f);
+	ck_assert_int_eq(fscanf(f, "%*d %*s %*c %d", &parent), 1);
+	fclose(f);
+	return parent;
+}
+
 /* mpiexec is stopped and does nothing, so the ranks end by themselves. */
 START_TEST(ranks_end_without_mpiexec)
 {
 	const u64 until = now_ms() + START_MS + END_MS;
+	pid_t mpiexec;
 	u32 i;
 
 	start_scene("busy", 3);
 	await_ranks();
-	kill(job.pid, SIGSTOP);
+	mpiexec = parent_of(job.rank[0]);
+	kill(mpiexec, SIGSTOP);
 	kill(job.rank[1], SIGKILL);
 	for (i = 0; i < 3; i += 2) {
 		char path[32], state = 'R';
@@ -388,7 +407,7 @@ START_TEST(ranks_end_without_mpiexec)
 			usleep(5000);
 		}
 	}
-	kill(job.pid, SIGCONT);
+	kill(mpiexec, SIGCONT);
 	await_end(END_MS);
 	check_line(") has ended");
 	check_nothing_left();
@@ -397,9 +416,10 @@ END_TEST
 
 START_TEST(ranks_end_when_mpiexec_is_killed)
 {
-	start_scene(_i ? "idle" : "busy", 2);
+	start_scene(_i % 2 ? "idle" : "busy", 2);
 	await_ranks();
-	kill(job.pid, SIGKILL);
+	/* mpiexec, or the process that started it. */
+	kill(_i / 2 ? job.pid : parent_of(job.rank[0]), SIGKILL);
 	await_end(END_MS);
 	check_nothing_left();
 }
@@ -479,7 +499,7 @@ static TCase *ends(void)
 	tcase_add_checked_fixture(tc, setup, teardown);
 	tcase_add_loop_test(tc, killed_rank_ends_all, 0, (int)ARRAY_SIZE(victims));
 	tcase_add_test(tc, ranks_end_without_mpiexec);
-	tcase_add_loop_test(tc, ranks_end_when_mpiexec_is_killed, 0, 2);
+	tcase_add_loop_test(tc, ranks_end_when_mpiexec_is_killed, 0, 4);
 	tcase_add_loop_test(tc, stopped_rank_is_late, 0, 4);
 	tcase_add_test(tc, rank_that_gives_up_ends_all);
 	return tc;
