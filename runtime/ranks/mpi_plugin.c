@@ -51,12 +51,15 @@ static int plugin_window(u64 bytes, void **base, char *why, size_t len)
 {
 	MPI_Aint size;
 	int ret, rank, unit;
+	char call[96];
 	void *mine;
 
 	MPI_Comm_rank(node, &rank);
+	snprintf(call, sizeof(call), "no window of %llu MB: is /dev/shm full? "
+		 "MPI_Win_allocate_shared", ((unsigned long long)bytes >> 20) + 1);
 	ret = judge(MPI_Win_allocate_shared(rank ? 0 : (MPI_Aint)bytes, 1, MPI_INFO_NULL,
 					    node, &mine, &window),
-		    "MPI_Win_allocate_shared", why, len);
+		    call, why, len);
 	if (ret)
 		return ret;
 	ret = judge(MPI_Win_shared_query(window, 0, &size, &unit, base),

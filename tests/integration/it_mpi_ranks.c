@@ -475,6 +475,16 @@ START_TEST(missing_plugin_is_named)
 }
 END_TEST
 
+/* A folder that is not there refuses as a full /dev/shm does. */
+START_TEST(window_without_room_is_refused)
+{
+	setenv("OMPI_MCA_osc_sm_backing_directory", "/nonexistent", 1);
+	start_scene("whole", 2);
+	unsetenv("OMPI_MCA_osc_sm_backing_directory");
+	check_refused("refused: no window of 1 MB: is /dev/shm full? MPI_Win_allocate_shared failed");
+}
+END_TEST
+
 START_TEST(wrong_number_is_refused)
 {
 	char *argv[] = {
@@ -521,6 +531,7 @@ static TCase *starts(void)
 	tcase_add_test(tc, two_ranks);
 	tcase_add_test(tc, four_ranks);
 	tcase_add_test(tc, missing_plugin_is_named);
+	tcase_add_test(tc, window_without_room_is_refused);
 	tcase_add_test(tc, wrong_number_is_refused);
 	tcase_add_test(tc, process_without_launcher_is_refused);
 	return tc;
