@@ -139,6 +139,10 @@ struct moe_config {
  * @first_shared: column of the shared expert
  * @first_expert: expert
  * @experts:	experts of the rank
+ * @state_heads: heads of a recurrent layer of the whole model
+ * @state_groups: groups of them
+ * @first_state_head: the first one of the rank
+ * @first_state_group: likewise; several ranks may have the same group
  * @max_parts:	most sums that all ranks give away for one number
  */
 struct config_part {
@@ -156,6 +160,10 @@ struct config_part {
 	u32	first_shared;
 	u32	first_expert;
 	u32	experts;
+	u32	state_heads;
+	u32	state_groups;
+	u32	first_state_head;
+	u32	first_state_group;
 	u32	max_parts;
 };
 
@@ -379,6 +387,12 @@ static inline u64 config_attn_out(const struct model_config *cfg)
 {
 	return (u64)cfg->heads * (cfg->latent.rank ? cfg->latent.value :
 						     cfg->head_dim);
+}
+
+/* Do several ranks share a group of heads of recurrent layers, which is normalised as one? */
+static inline bool config_shares_group(const struct model_config *cfg)
+{
+	return cfg->part.nr && cfg->part.state_groups % cfg->part.nr;
 }
 
 static inline bool config_is_recurrent(const struct model_config *cfg, u32 layer)

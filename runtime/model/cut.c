@@ -17,7 +17,7 @@
 #include "runtime/model/layout.h"
 #include "runtime/model/split.h"
 
-#define MAX_SPANS	3u
+#define MAX_SPANS	5u
 #define COPY_ALIGN	64u
 
 /* Rows or columns of a part, in the order of the file. */
@@ -97,6 +97,36 @@ static void spans_qkv(const struct cut *cut, const struct weight_spec *spec,
 	spans_heads(cut, q + kv, kv, true, s);
 }
 
+/* Heads of recurrent layers with @each numbers, from @from on. */
+static void spans_state(const struct cut *cut, u64 from, u64 each, struct spans *s)
+{
+	spans_add(s, from + each * cut->mine->part.first_state_head,
+		  each * cut->mine->state.heads);
+}
+
+/* Channels of the convolution: all heads, then B and then C of the groups. */
+static void spans_conv(const struct cut *cut, u64 from, struct spans *s)
+{
+	const struct config_state *whole = &cut->whole->state;
+	const u64 n = whole->d_state, inner = (u64)whole->heads * whole->head_dim;
+	const u64 first = n * cut->mine->part.first_state_group;
+	const u64 nr = n * cut->mine->state.groups;
+
+	spans_state(cut, from, whole->head_dim, s);
+	spans_add(s, from + inner + first, nr);
+	spans_add(s, from + inner + n * whole->groups + first, nr);
+}
+
+/* Rows of z, of these channels, and of dt. */
+static void spans_state_in(const struct cut *cut, struct spans *s)
+{
+	const u64 inner = weight_dim(cut->whole, DIM_INNER);
+
+	spans_state(cut, 0, cut->whole->state.head_dim, s);
+	spans_conv(cut, inner, s);
+	spans_state(cut, inner + weight_dim(cut->whole, DIM_CONV), 1, s);
+}
+
 /* The share of a rank in a dimension. */
 static struct spans spans_of(const struct cut *cut, const struct weight_spec *spec,
 			     enum weight_dim dim)
@@ -132,6 +162,24 @@ static struct spans spans_of(const struct cut *cut, const struct weight_spec *sp
 	case DIM_KV:
 		spans_heads(cut, 0, s.all, true, &s);
 		return s;
+	case DIM_STATE_HEADS:
+		spans_state(cut, 0, 1, &s);
+		return s;
+	case DIM_INNER:
+		spans_state(cut, 0, cut->whole->state.head_dim, &s);
+		return s;
+	case DIM_CONV:
+		spans_conv(cut, 0, &s);
+		return s;
+	case DIM_STATE_IN:
+		spans_state_in(cut, &s);
+		return s;
+	case DIM_STATE_NORM:
+		if (!config_shares_group(cut->mine)) {
+			spans_state(cut, 0, cut->whole->state.head_dim, &s);
+			return s;
+		}
+		break;
 	case DIM_Q_NORM:
 	case DIM_K_NORM:
 		if (each) {
@@ -247,6 +295,8 @@ static void part_spans(const struct cut *cut, const struct weight_at *at,
 
 	if (at->cols)
 		cols = spans_of(cut, s, s->cols);
+	else if (s->how == HOW_TAPS)
+		cols.all = cols.at[0].nr = cut->whole->state.conv;
 	part->rows = turned ? cols : rows;
 	part->cols = turned ? rows : cols;
 	if (s->of == OF_EXPERTS)

@@ -10,7 +10,7 @@
  *	after the embedding	for rows of ids that other ranks have
  *	after experts		for outputs of experts that other ranks have
  *	after the head		for logits, which only the first rank reads
- *	before norms of all heads together
+ *	before norms of heads that several ranks have
  *
  * Sums are added in the order of ranks, and a rank's in the order of its parts, so they do
  * not depend on which rank is first, and are the same in each rank.  Rows that are too
@@ -64,7 +64,8 @@ u64 exchange_least(const struct model_config *cfg)
 	const struct config_part *p = &cfg->part;
 	const u64 row = max(max((u64)cfg->hidden * p->max_parts, (u64)cfg->embed_dim),
 			    max((u64)DIV_ROUND_UP(p->vocab, p->nr),
-				(u64)cfg->heads * cfg->head_dim));
+				max((u64)cfg->heads * cfg->head_dim,
+				    2ull * cfg->state.heads * cfg->state.head_dim)));
 
 	return ROOM_HEAD + row * sizeof(float);
 }
@@ -281,5 +282,41 @@ void exchange_norm(struct model *model, float *x, const float *weights, u32 head
 		normalise(model, whole, weights, NULL, n, (u32)(all * hd), whole);
 		for (i = 0; i < n; i++)
 			memcpy(x + i * mine, whole + (i * all + first) * hd, mine * sizeof(*x));
+	}
+}
+
+void exchange_gated_norm(struct model *model, const struct kern_gated_norm *norm)
+{
+	const struct config_part *p = &model->cfg.part;
+	const u64 mine = norm->d, d = mine * p->nr;
+	struct kern_gated_norm all = *norm;
+	float *x = model->work.all_states, *z, *to;
+	u32 at, n, i, rank;
+
+	for (at = 0; at < norm->m; at += n) {
+		n = piece(model, norm->m - at, 2 * mine);
+		z = x + n * d;
+		to = room(model);
+		memcpy(to, norm->x + at * mine, n * mine * sizeof(*to));
+		memcpy(to + n * mine, norm->z + at * mine, n * mine * sizeof(*to));
+		share(model);
+		for (i = 0; i < n; i++) {
+			for (rank = 0; rank < p->nr; rank++) {
+				const float *from = room_of(model, rank) + i * mine;
+
+				memcpy(x + i * d + rank * mine, from, mine * sizeof(*x));
+				memcpy(z + i * d + rank * mine, from + n * mine,
+				       mine * sizeof(*x));
+			}
+		}
+		all.x = all.y = x;
+		all.z = z;
+		all.m = n;
+		all.d = (u32)d;
+		all.groups = p->state_groups;
+		model->ops->gated_norm(model->ctx, &all);
+		for (i = 0; i < n; i++)
+			memcpy(norm->y + (at + i) * mine, x + i * d + p->rank * mine,
+			       mine * sizeof(*x));
 	}
 }

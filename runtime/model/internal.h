@@ -69,6 +69,7 @@ struct adapt_rows {
  * @logits:	[max_logits][vocab], on a device
  * @max_logits:	rows of logits at once; 0 on a CPU, which needs none here
  * @all_heads:	[rows][all heads of the whole model], if ranks normalise them together
+ * @all_states: [2][rows][heads of recurrent layers of all ranks], likewise
  * @ids:	[rows], on the host like all members below
  * @ids_mine:	[rows] those that this rank has, with others replaced, if there are ranks
  * @positions:	[rows]
@@ -127,6 +128,7 @@ struct model_work {
 	float			*logits;
 	u32			max_logits;
 	float			*all_heads;
+	float			*all_states;
 	u32			*ids;
 	u32			*ids_mine;
 	u32			*positions;
@@ -346,6 +348,9 @@ void exchange_logits(struct model *model, const float *x, u32 m, float *logits,
  */
 void exchange_norm(struct model *model, float *x, const float *weights, u32 heads, u32 all,
 		   u32 m);
+
+/* @n, of the heads of this rank, together with those of the other ranks. */
+void exchange_gated_norm(struct model *model, const struct kern_gated_norm *n);
 
 /* ---- recurrent.c ---- */
 

@@ -386,7 +386,7 @@ static const struct weight_spec gpt_oss_layer[] = {
 	S("mamba.dt_bias", LAYER(dt_bias), STATE_HEADS),		\
 	S("mamba.A_log", LAYER(a_log), STATE_HEADS),			\
 	S("mamba.D", LAYER(skip), STATE_HEADS),				\
-	N("mamba.norm.weight", LAYER(state_norm), INNER, RECURRENT),	\
+	N("mamba.norm.weight", LAYER(state_norm), STATE_NORM, RECURRENT), \
 	M("mamba.out_proj.weight", LAYER(o), HIDDEN, INNER, RECURRENT)
 
 static const struct weight_spec granite_layer[] = {
@@ -586,6 +586,9 @@ u64 weight_dim(const struct model_config *cfg, enum weight_dim dim)
 		return s->heads;
 	case DIM_INNER:
 		return (u64)s->heads * s->head_dim;
+	case DIM_STATE_NORM:
+		return (u64)(config_shares_group(cfg) ? cfg->part.state_heads : s->heads) *
+		       s->head_dim;
 	case DIM_CONV:
 		return conv;
 	case DIM_STATE_IN:

@@ -37,6 +37,7 @@ enum weight_dim {
 	DIM_ATTN_OUT,	/* all values */
 	DIM_STATE_HEADS,	/* heads of a recurrent layer */
 	DIM_INNER,	/* all of these heads */
+	DIM_STATE_NORM,	/* weights of the norm of them */
 	DIM_CONV,	/* channels of the convolution */
 	DIM_STATE_IN,	/* z, those channels, and dt of each head */
 };

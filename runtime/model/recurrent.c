@@ -23,7 +23,10 @@ static void gate_and_norm(struct model *model, const float *w, u32 m)
 	};
 
 	settles(model, true);
-	model->ops->gated_norm(model->ctx, &n);
+	if (config_shares_group(&model->cfg))
+		exchange_gated_norm(model, &n);
+	else
+		model->ops->gated_norm(model->ctx, &n);
 	settle(model, n.y, (u64)m * n.d);
 }
 
@@ -58,5 +61,5 @@ void layer_recurrent(struct model *model, const struct layer_kv *lkv, u32 layer,
 		.y = w->scanned,
 	});
 	gate_and_norm(model, l->state_norm, m);
-	project(model, w->scanned, &l->o, NULL, m, w->side);
+	project_sum(model, w->scanned, &l->o, NULL, m, w->side);
 }

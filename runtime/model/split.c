@@ -13,7 +13,8 @@
  *	experts			whole experts
  *
  * With more ranks than KV heads, neighbouring ranks have the same KV head, and each writes
- * its KV to its own blocks.
+ * its KV to its own blocks.  Likewise B and C of recurrent layers are in all ranks that share
+ * a group of heads.
  *
  * Bits.  Exact kernels sum columns in parts of SPLIT_PART, and add the parts in order.  A
  * rank gives away the sums of its parts one by one, and they are added in the order that
@@ -39,6 +40,12 @@ static int check_heads(const struct model_config *cfg, u32 nr, const char *dir,
 		return refuse_ranks(dir, nr, "attention heads", cfg->heads, err);
 	if (cfg->kv_heads % nr && nr % cfg->kv_heads)
 		return refuse_ranks(dir, nr, "KV heads", cfg->kv_heads, err);
+	if (cfg->state.heads % nr)
+		return refuse_ranks(dir, nr, "heads of recurrent layers",
+				    cfg->state.heads, err);
+	if (cfg->state.layers && cfg->state.groups % nr && nr % cfg->state.groups)
+		return refuse_ranks(dir, nr, "groups of heads of recurrent layers",
+				    cfg->state.groups, err);
 	return 0;
 }
 
@@ -103,7 +110,8 @@ static void split_sizes(struct model_config *cfg, const struct model_link *l, bo
 /* The most parts of a matrix that ranks share by columns. */
 static u32 most_parts(const struct model_config *cfg)
 {
-	const u64 most = max(config_attn_out(cfg),
+	const u64 inner = (u64)cfg->state.heads * cfg->state.head_dim;
+	const u64 most = max(max(config_attn_out(cfg), inner),
 			     max((u64)cfg->inter, (u64)cfg->moe.shared_inter));
 
 	return DIV_ROUND_UP(most, SPLIT_PART);
@@ -115,9 +123,6 @@ int split_config(struct model_config *cfg, const struct model_link *l, bool exac
 	struct config_part *p = &cfg->part;
 	int ret;
 
-	if (cfg->state.layers)
-		return model_fail(err, -EOPNOTSUPP, "%s: ranks cannot share recurrent "
-				  "layers: leave out --tensor-parallel", dir);
 	ret = check_heads(cfg, l->nr, dir, err);
 	if (!ret)
 		ret = check_sizes(cfg, l->nr, dir, err);
@@ -129,8 +134,14 @@ int split_config(struct model_config *cfg, const struct model_link *l, bool exac
 		.shared_inter = cfg->moe.shared_inter, .max_parts = exact ? most_parts(cfg) : 1,
 		.first_head = cfg->heads / l->nr * l->rank,
 		.first_kv_head = cfg->kv_heads * l->rank / l->nr,
+		.state_heads = cfg->state.heads, .state_groups = cfg->state.groups,
+		.first_state_head = cfg->state.heads / l->nr * l->rank,
+		.first_state_group = cfg->state.groups * l->rank / l->nr,
 	};
 	split_sizes(cfg, l, exact);
+	cfg->state.heads /= l->nr;
+	if (cfg->state.layers)
+		cfg->state.groups = max(cfg->state.groups / l->nr, 1u);
 	cfg->heads /= l->nr;
 	cfg->kv_heads = max(cfg->kv_heads / l->nr, 1u);
 	return 0;
@@ -145,8 +156,9 @@ static bool is_aligned(u64 all, u32 nr)
 bool split_same_bits(const struct model_config *cfg)
 {
 	const struct config_part *p = &cfg->part;
+	const u64 inner = (u64)cfg->state.heads * cfg->state.head_dim;
 
-	return !p->nr || (!(config_attn_out(cfg) % SPLIT_PART) &&
+	return !p->nr || (!(config_attn_out(cfg) % SPLIT_PART) && !(inner % SPLIT_PART) &&
 			  is_aligned(p->inter, p->nr) && is_aligned(p->shared_inter, p->nr));
 }
 

@@ -46,8 +46,7 @@ static inline struct span split_ids(const struct config_part *p, u32 rank)
  * @dir:   the model's folder, for messages
  * @err:   set on failure
  *
- * Return: 0; -EINVAL if the ranks cannot share the heads, or are too many;
- * -EOPNOTSUPP for models with recurrent layers.
+ * Return: 0; -EINVAL if the ranks cannot share the heads, or are too many.
  */
 int __must_check split_config(struct model_config *cfg, const struct model_link *link,
 			      bool exact, const char *dir, struct model_error *err);

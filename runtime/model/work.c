@@ -148,6 +148,9 @@ static void carve_ops(struct model_work *w, const struct model_config *cfg,
 	carve_adapts(w, rows, rank);
 	w->all_heads = take_floats(w, cfg->part.nr && cfg->qk_norm == QK_NORM_WHOLE ?
 				   rows * cfg->part.heads * cfg->head_dim : 0);
+	w->all_states = take_floats(w, config_shares_group(cfg) ?
+				    2 * rows * cfg->part.state_heads *
+				    cfg->state.head_dim : 0);
 	w->logits = take_floats(w, (u64)w->max_logits * cfg->vocab);
 }
 
