@@ -146,7 +146,7 @@ static inline u32 cli_state_tokens(u32 choice)
 	  "weights lie where the model runs: leave it out, or take --backend host") \
 	x("preemption-mode",						\
 	  "the daemon chooses between swap and recomputation: kvmm-hold --swappiness N") \
-	x("tensor-parallel-size", "a model runs on one GPU: leave it out") \
+	x("tensor-parallel-size", "give --tensor-parallel N, with kernels of the CPU") \
 	x("pipeline-parallel-size", "a model runs on one GPU: leave it out") \
 	x("data-parallel-size",						\
 	  "a model runs on one GPU: leave it out, and start a server on each") \

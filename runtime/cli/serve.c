@@ -141,7 +141,7 @@ static const struct kv_exit exits[] = {
 	{ EX_IOERR, "a file cannot be read" },
 	{ EX_NOPERM, "the daemon's socket admits others only" },
 	{ EX_CONFIG, "the daemon's pool, or --memory-max, holds less than one sequence" },
-	{ CLI_EX_DEVICE, "the GPU failed: start it again" },
+	{ CLI_EX_DEVICE, "the GPU, or a process of --tensor-parallel, failed: start it again" },
 };
 
 /*

@@ -305,9 +305,13 @@ static void say_types(const struct words *w, const struct model *m)
 const char *model_line(const struct model *model, char *buf, size_t len)
 {
 	const struct model_info *i = &model->info;
+	char ranks[48] = "";
 
-	snprintf(buf, len, "%.1f M parameters, %s, KV %s, %s, kernels %s (%s)",
-		 (double)i->nr_params / 1e6,
+	if (i->nr_ranks)
+		snprintf(ranks, sizeof(ranks), " (of rank %u of %u)",
+			 model->cfg.part.rank, i->nr_ranks);
+	snprintf(buf, len, "%.1f M parameters%s, %s, KV %s, %s, kernels %s (%s)",
+		 (double)i->nr_params / 1e6, ranks,
 		 i->dtype == MODEL_BF16 ? "bf16" : "f32",
 		 model_kv_name(i->kv_type),
 		 i->mode == MODEL_EXACT ? "exact" : "fast", i->kernel,

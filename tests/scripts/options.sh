@@ -146,6 +146,7 @@ cat >"$work/others" <<-'EOF'
 	--last
 	--list
 	--model-path
+	--mpi
 	--no-create-home
 	--now
 	--out
@@ -155,9 +156,11 @@ cat >"$work/others" <<-'EOF'
 	--print-completion
 	--print-config
 	--print-man
+	--pty
 	--report-api-errors
 	--seeds
 	--shell
+	--shm-size
 	--system
 	--tiny
 	--unix-socket

@@ -4,8 +4,9 @@
  *
  * Ranks are threads here, each with a part of the model and a pool of its own.  All families
  * of tests/data/families, with two and four ranks: logits within 1e-4 of those of
- * transformers in f32, and the same bits with any chunks of the prompt.  Where the shares of ranks lie on the parts in which exact mode sums, the bits are
- * those of the whole model, with plain and with quantized weights.  budget: 90 s
+ * transformers in f32, and the same bits with any chunks of the prompt.  Where the shares of
+ * ranks lie on the parts in which exact mode sums, the bits are those of the whole model,
+ * with plain and with quantized weights.  budget: 90 s
  */
 #include <pthread.h>
 
