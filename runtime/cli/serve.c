@@ -533,7 +533,6 @@ int cli_serve(int argc, char **argv)
 	/* Those of main(); @argv gets another order. */
 	memcpy(args + 1, argv, (size_t)argc * sizeof(*args));
 	args[0] = argv[0];
-	kv_notify_init();
 	ret = parse(argc, argv, &nr);
 	if (!ret && options.tensor_parallel > 1 &&
 	    ((u32)nr + options.models.nr > 1 || options.loras.nr || options.enable_lora)) {
@@ -543,6 +542,8 @@ int cli_serve(int argc, char **argv)
 	if (!ret)
 		ret = cli_ranks_open(options.tensor_parallel, options.rank_timeout, args,
 				     &cr);
+	/* A parent of ranks leaves the socket of the service manager to rank 0. */
+	kv_notify_init();
 	free(args);
 	if (ret)
 		return max(ret, 0);

@@ -12,6 +12,8 @@
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 #include <unistd.h>
 
 #include "tests/integration/serve.h"
@@ -136,6 +138,35 @@ START_TEST(test_same_texts)
 	free(one[1]);
 	free(two[0]);
 	free(two[1]);
+	teardown();
+}
+END_TEST
+
+/* The service manager hears of rank 0, which another process has started. */
+START_TEST(test_notify)
+{
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	const struct timeval most = { .tv_sec = 20 };
+	char name[64], text[256];
+	ssize_t n;
+	int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+
+	snprintf(name, sizeof(name), "@it-tensor-%d", getpid());
+	strcpy(a.sun_path + 1, name + 1);
+	ck_assert(!bind(fd, (void *)&a, (socklen_t)(offsetof(struct sockaddr_un, sun_path) +
+						    strlen(name))));
+	ck_assert(!setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &most, sizeof(most)));
+	rig_start(&rig, POOLS, NULL);
+	setenv("NOTIFY_SOCKET", name, 1);
+	start_ranks();
+	unsetenv("NOTIFY_SOCKET");
+	do {
+		n = recv(fd, text, sizeof(text) - 1, 0);
+		ck_assert_msg(n > 0, "no READY=1");
+		text[n] = '\0';
+	} while (!strstr(text, "READY=1"));
+	close(fd);
+	serve_stop(&server);
 	teardown();
 }
 END_TEST
@@ -337,6 +368,7 @@ int main(void)
 	}
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, test_same_texts);
+	tcase_add_test(tc, test_notify);
 	tcase_add_test(tc, test_pressure);
 	tcase_add_loop_test(tc, test_rank_fails, 0, ARRAY_SIZE(failures));
 	tcase_add_test(tc, test_refused);
