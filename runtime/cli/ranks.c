@@ -6,9 +6,11 @@
  * and options before they read weights.  Rank 0 then serves, and the others follow it.  An
  * error that all ranks know is printed by rank 0 alone.
  */
+#include <sched.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <kvmm/version.h>
 #include <libkvmm.h>
@@ -67,6 +69,16 @@ int cli_ranks_open(u32 nr, u32 timeout_s, char **argv, struct cli_ranks *cr)
 	}
 	engine_ranks_link(cr->ranks, ROOM_BYTES, &cr->link);
 	return 0;
+}
+
+u32 cli_ranks_threads(u32 nr)
+{
+	const long cores = sysconf(_SC_NPROCESSORS_ONLN);
+	cpu_set_t mine;
+
+	if (nr < 2 || sched_getaffinity(0, sizeof(mine), &mine) || CPU_COUNT(&mine) < cores)
+		return 0;
+	return max((u32)cores / nr, 1u);
 }
 
 bool cli_ranks_follows(const struct cli_ranks *cr)

@@ -29,6 +29,15 @@ struct cli_ranks {
  */
 int cli_ranks_open(u32 nr, u32 timeout_s, char **argv, struct cli_ranks *cr);
 
+/**
+ * cli_ranks_threads() - compute threads of a rank, if the user gave none
+ * @nr: ranks
+ *
+ * Return: 0, as many as there are cores, if a launcher gave this rank cores of its own, or
+ * without ranks; else the rank's share of all cores.
+ */
+u32 cli_ranks_threads(u32 nr);
+
 /* Does this process follow another rank? */
 bool cli_ranks_follows(const struct cli_ranks *cr);
 

@@ -90,7 +90,7 @@ static_assert(SERVER_ADAPTERS_MAX == KV_LIST_MAX, "as many as --lora may be give
 	x(choice, kernels, "kernels", "auto", 0, 0, CLI_KERNELS,	\
 	  CLI_KERNELS_TEXT)	\
 	x(uint, threads, "threads", "0", 0, 1024, "N",			\
-	  "compute threads, 0: one for each core")			\
+	  "compute threads, 0: one for each core; with --tensor-parallel: of each process, 0: its share of the cores") \
 	CLI_MODEL_OPTS(x)						\
 	x(uint, tensor_parallel, "tensor-parallel", "1", 1, KVMM_MAX_SHARDS, "N", \
 	  "processes that share one model, each with a device pool of kvmm; without mpiexec kvrt starts them itself") \
@@ -222,7 +222,8 @@ static struct model_opts model_opts(const struct serve_opts *o)
 	struct model_opts mo = {
 		.mode = o->mode ? MODEL_EXACT : MODEL_FAST,
 		.kernel = cli_kernel(o->kernels),
-		.nr_threads = o->threads,
+		.nr_threads = o->threads ? o->threads :
+			      cli_ranks_threads(o->tensor_parallel),
 		.max_len = o->max_model_len,
 		.max_rows = max(o->chunk, batch),
 		.window_group = !o->kv_groups,
