@@ -20,6 +20,7 @@
 #include "runtime/engine/ranked.h"
 #include "runtime/ranks/ranks.h"
 
+#define LOAD_MS		3600000u	/* that one rank may load longer than another */
 #define ROOM_BYTES	(16ull << 20)	/* touched as far as it is used */
 
 /* Is this rank one that prints errors of the group? */
@@ -38,10 +39,10 @@ static int is_launched(u32 nr, u32 launched)
 	return EX_USAGE;
 }
 
-int cli_ranks_open(u32 nr, u32 timeout_s, char **argv, struct cli_ranks *cr)
+int cli_ranks_open(u32 nr, char **argv, struct cli_ranks *cr)
 {
 	const struct ranks_opts o = {
-		.nr = nr, .room = ROOM_BYTES, .timeout_ms = timeout_s * 1000,
+		.nr = nr, .room = ROOM_BYTES, .timeout_ms = LOAD_MS,
 	};
 	sigset_t set;
 	char why[512];

@@ -20,14 +20,13 @@ struct cli_ranks {
 /**
  * cli_ranks_open() - start the other ranks, or join them
  * @nr:        ranks; 0 or 1: none
- * @timeout_s: longest wait for a rank
  * @argv:      arguments of this program, unchanged
  *
  * If no launcher has started this process, it becomes mpiexec.
  *
  * Return: 0, or an exit code after one line on stderr.
  */
-int cli_ranks_open(u32 nr, u32 timeout_s, char **argv, struct cli_ranks *cr);
+int cli_ranks_open(u32 nr, char **argv, struct cli_ranks *cr);
 
 /**
  * cli_ranks_threads() - compute threads of a rank, if the user gave none

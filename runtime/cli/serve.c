@@ -95,7 +95,7 @@ static_assert(SERVER_ADAPTERS_MAX == KV_LIST_MAX, "as many as --lora may be give
 	x(uint, tensor_parallel, "tensor-parallel", "1", 1, KVMM_MAX_SHARDS, "N", \
 	  "processes that share one model, each with a device pool of kvmm; without mpiexec kvrt starts them itself") \
 	x(uint, rank_timeout, "rank-timeout", "30", 1, 86400, "SECONDS", \
-	  "time after which a process of --tensor-parallel that does not answer has failed, and the group ends") \
+	  "time after which a process of --tensor-parallel that does not answer has failed, and the group ends; it counts when all have loaded") \
 	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
 	  "longest sequence in tokens, 0: that of the model")	\
 	x(str, domain, "domain", NULL, 0, 0, "NAME",			\
@@ -485,6 +485,7 @@ static int serve_ranks(struct server_opts *so, struct cli_ranks *cr)
 		return ret;
 	so->model.link = &cr->link;
 	so->engine.ranks = cr->ranks;
+	so->engine.rank_timeout_ms = options.rank_timeout * 1000;
 	if (cli_ranks_follows(cr))
 		return cli_ranks_follow(cr, m->dir, &so->model, &so->engine);
 	ret = server_run(so, &err);
@@ -541,8 +542,7 @@ int cli_serve(int argc, char **argv)
 		ret = EX_USAGE;
 	}
 	if (!ret)
-		ret = cli_ranks_open(options.tensor_parallel, options.rank_timeout, args,
-				     &cr);
+		ret = cli_ranks_open(options.tensor_parallel, args, &cr);
 	/* A parent of ranks leaves the socket of the service manager to rank 0. */
 	kv_notify_init();
 	free(args);

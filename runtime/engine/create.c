@@ -249,7 +249,7 @@ int engine_create(struct model *model, const struct engine_opts *opts,
 		return engine_refuse(err, -ENOMEM, "no memory for the engine");
 	e->model = model;
 	e->info = model_info(model);
-	e->lead.ranks = opts->ranks;
+	lead_init(e, opts);
 	list_init(&e->hints);
 	list_init(&e->held);
 	list_init(&e->adapters.slots);

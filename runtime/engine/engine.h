@@ -79,6 +79,7 @@ enum engine_schedule {
  * @adapter_limits: limits of the domain that adapters are in
  * @drop_adapters: forget the content of an adapter that no request uses, for comparing
  * @ranks:        ranks that share the model, of which this one leads; NULL: none
+ * @rank_timeout_ms: longest wait for a rank once all have loaded
  * @identity:     the model's identity from engine_identity(), for a caller that
  *                attaches many times; NULL: it is computed from the weights
  */
@@ -100,6 +101,7 @@ struct engine_opts {
 	struct engine_limits adapter_limits;
 	bool		drop_adapters;
 	struct ranks	*ranks;
+	u32		rank_timeout_ms;
 	const u8	*identity;
 };
 

@@ -178,6 +178,7 @@ int engine_follow(struct model *model, const struct engine_opts *opts,
 	};
 	int ret = -ENOMEM;
 
+	ranks_bound(opts->ranks, opts->rank_timeout_ms);
 	f.ins = calloc(f.info->max_seqs, sizeof(*f.ins));
 	f.buf = malloc(f.size);
 	if (f.ins && f.buf)

@@ -482,6 +482,7 @@ int __must_check ranks_loaded(struct ranks *r, int err, struct engine_error *why
 			      u8 *identity);
 
 /* All of these do nothing without ranks. */
+void lead_init(struct engine *e, const struct engine_opts *o);
 int __must_check lead_attach(struct engine *e, struct engine_error *err);
 void lead_detach(struct engine *e);
 /* Have all ranks lived until now?  0 or -ENOTRECOVERABLE, with e->why. */

@@ -34,6 +34,13 @@ static int order_send(struct lead *l, const void *data, size_t bytes)
 	return ranks_send(l->ranks, data, bytes);
 }
 
+void lead_init(struct engine *e, const struct engine_opts *o)
+{
+	e->lead.ranks = o->ranks;
+	if (o->ranks)
+		ranks_bound(o->ranks, o->rank_timeout_ms);
+}
+
 int lead_attach(struct engine *e, struct engine_error *err)
 {
 	const struct order o = {

@@ -71,6 +71,9 @@ int ranks_threads(u32 nr, u64 room, u32 timeout_ms, struct ranks **out) __must_c
  */
 void ranks_close(struct ranks *r);
 
+/* Change timeout_ms, from the next wait of this rank on. */
+void ranks_bound(struct ranks *r, u32 timeout_ms);
+
 /* Number of this rank: 0 is the leader. */
 u32 ranks_number(const struct ranks *r);
 

@@ -115,6 +115,11 @@ void ranks_view_free(struct ranks *r)
 	free(r);
 }
 
+void ranks_bound(struct ranks *r, u32 timeout_ms)
+{
+	r->timeout_ms = timeout_ms;
+}
+
 u32 ranks_number(const struct ranks *r)
 {
 	return r->self;
