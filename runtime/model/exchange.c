@@ -72,34 +72,50 @@ u64 exchange_least(const struct model_config *cfg)
 
 /* ---- sums ---- */
 
-/* y += x */
-static void add(float *restrict y, const float *restrict x, u64 n)
+/* Some numbers, which the compiler adds at once. */
+typedef float adds __attribute__((vector_size(16), aligned(4), may_alias));
+
+#define NR_ADDS	(sizeof(adds) / sizeof(float))
+
+/* y = a + b; @y may be @a */
+static void add_two(float *y, const float *a, const float *b, u64 n)
 {
 	u64 i;
 
-	for (i = 0; i < n; i++)
-		y[i] += x[i];
+	for (i = 0; i + NR_ADDS <= n; i += NR_ADDS)
+		*(adds *)(y + i) = *(const adds *)(a + i) + *(const adds *)(b + i);
+	for (; i < n; i++)
+		y[i] = a[i] + b[i];
+}
+
+/* y += x */
+static void add(float *y, const float *x, u64 n)
+{
+	add_two(y, y, x, n);
 }
 
 /* The sums of all ranks for numbers @from to @from + @n of a piece of @all numbers. */
 static void sum_block(const struct model *model, u64 from, u64 n, u64 all, float *y)
 {
-	const float *x;
-	u32 rank, part, nr;
-	bool any = false;
+	const float *x, *first = NULL;
+	u32 rank, part, nr, seen = 0;
 
 	for (rank = 0; rank < model->link->nr; rank++) {
 		memcpy(&nr, room_head(model, rank), sizeof(nr));
 		nr = min(nr, model->cfg.part.max_parts);
 		x = room_of(model, rank) + from;
-		for (part = 0; part < nr; part++, x += all) {
-			if (any)
-				add(y, x, n);
+		for (part = 0; part < nr; part++, x += all, seen++) {
+			if (!seen)
+				first = x;
+			else if (seen == 1)
+				add_two(y, first, x, n);
 			else
-				memcpy(y, x, n * sizeof(*y));
-			any = true;
+				add(y, x, n);
 		}
 	}
+	/* With one sum there is nothing to add, and only a failed exchange has none. */
+	if (seen == 1)
+		memcpy(y, first, n * sizeof(*y));
 }
 
 static void sum_piece(const struct model *model, const float *bias, u32 m, u64 d, float *y)
