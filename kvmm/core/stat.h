@@ -112,6 +112,9 @@
 	x(quarantine,		"blocks that a dead client might still write") \
 	x(device_fail,		"times that the pool's device failed")	\
 	x(psi_trigger,		"pressure triggers that fired")		\
+	x(kv_event,		"changes of cached blocks given to the publisher of --kv-events") \
+	x(kv_event_lost,	"changes that it had no room for: a snapshot follows") \
+	x(kv_event_snapshot,	"times that all cached blocks were published anew") \
 	x(client_eproto,	"clients expelled for a forged index")	\
 	x(req_refused,		"requests refused as malformed")
 

@@ -203,6 +203,7 @@ static void adopt(struct sim *w, bool inside)
 	LAW(w, how == (inside ? CORE_ADOPT_SALVAGED : CORE_ADOPT_WHOLE),
 	    "adopted: %d: %s", how, r.text);
 	record_start(w);
+	names_start(w);
 	cover_note(inside ? "arenas salvaged" : "arenas adopted whole");
 	tunables_sync(w);
 	extents_sync(w);

@@ -554,6 +554,11 @@ void device_lost(struct sim *w);
 void record_start(struct sim *w);
 void record_check(struct sim *w);
 
+/* names.c */
+void names_start(struct sim *w);
+void names_event(struct sim *w);
+void names_check(struct sim *w);
+
 /* ---- crash.c: the daemon ends, and another one adopts the arena ---- */
 void crash_draw(struct sim *w);
 void op_crash(void *arg, u32 point);

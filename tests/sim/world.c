@@ -19,6 +19,7 @@
  */
 void world_event_done(struct sim *w)
 {
+	names_event(w);
 	laws_after_event(w);
 	/* The shell polls for work left over, or another event comes first. */
 	if (w->event % 4 && core_poll(w->core, w->now)) {
@@ -392,6 +393,7 @@ void world_run(struct sim *w)
 			w);
 	LAW(w, !err, "core_init: %d", err);
 	record_start(w);
+	names_start(w);
 	w->nr_blocks_max = (u32)((w->cfg.pool_bytes + w->cfg.host_bytes +
 				  CORE_MAX_AREAS * w->cfg.area_bytes) / 1024);
 	LOG(w, "pool of %u extents of %llu KiB, %u domains, %u clients at most, steps %u deep",
@@ -405,6 +407,7 @@ void world_run(struct sim *w)
 		world_event_done(w);
 	}
 	record_check(w);
+	names_check(w);
 	if (w->plan.crash)
 		crash_all_back(w);
 	if (w->seed % 32 == 21) {

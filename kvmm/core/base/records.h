@@ -1175,6 +1175,7 @@ struct core {
 	u32	none_stalled;	/* no domain is stalled; 0: one may be */
 	u32	trace_on;	/* as in the head; 0: there is no ring */
 	struct core_trace *trace;	/* NULL: there is no ring, see trace.c */
+	struct core_names *names;	/* NULL: the shell does not hear of names, see names.c */
 	u32	wait;		/* reason for the next refusal, see why.c */
 	u32	wait_dom;
 	u32	taker;		/* domain that memory is taken for now */

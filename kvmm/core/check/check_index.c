@@ -71,6 +71,7 @@ void check_nodes(struct walk *w)
 	for (i = 0; i < core_sizes(c)->nr_nodes; i++) {
 		const struct kv_node *n = &c->nodes[i];
 
+		expect(w, "index", "place told of node", i, names_fault(c, i), false);
 		if (n->ref == CORE_NONE)
 			continue;
 		nr++;

@@ -38,6 +38,8 @@ void entry_list_add(struct core *c, u32 entry)
 	KV_BUG_ON(e->flags & ENTF_LRU);
 	list_add_tail_idx(c->entries_low, part->lru_head, part->lru_tail, entry);
 	e->flags |= ENTF_LRU;
+	if (e->flags & ENTF_INDEXED)
+		names_settle(c, e->node);
 }
 
 /* entry_list_del() - before its highest valid slot changes */

@@ -407,6 +407,7 @@ bool index_insert(struct core *c, u32 blk, u32 parent, u32 fresh,
 	c->blocks[blk].node = node;
 	known = lru_enter(c, node, fresh, retain);
 	kid_add(c, node);
+	names_settle(c, node);
 	return known;
 }
 
@@ -432,12 +433,14 @@ void index_move(struct core *c, u32 from, u32 to)
 	c->nodes[node].ref = to;
 	core_crash(c, CORE_CRASH_index_move);
 	kid_add(c, node);
+	names_settle(c, node);
 }
 
 static void name_drop(struct core *c, u32 ref)
 {
 	u32 node = index_node(c, ref);
 
+	names_gone(c, node);
 	lru_leave(c, node);
 	ref_unlink(c, ref);
 	kid_del(c, node);

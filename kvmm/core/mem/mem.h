@@ -143,6 +143,38 @@ void cookie_make(const struct core *c, const struct kv_domain *d,
 void cookie_read(const struct core *c, const struct kv_domain *d,
 		 const u64 *root, const u64 *cookie, u32 len, u64 *name);
 
+/**
+ * struct core_names - what the shell was told of names (names.c)
+ * @lost:   all names are to be told anew
+ * @begun:  the shell was told that it knows no name, at least once
+ * @walks:  names that were there at the begin are being told
+ * @missed: a name was left to the next round
+ * @next:   node that the round comes to next
+ * @told:   by node: its CORE_PLACE_* in the last record, and flags; 0: untold
+ */
+struct core_names {
+	const struct core_names_ops *ops;
+	void	*arg;
+	bool	lost;
+	bool	begun;
+	bool	walks;
+	bool	missed;
+	u32	next;
+	u8	told[];
+};
+
+/* names.c: the shell hears of names of the index and their tiers */
+void names_look(struct core *c, u32 node);
+void names_gone(struct core *c, u32 node);
+bool names_fault(const struct core *c, u32 node);
+
+/* names_settle() - the tier of a name may have changed */
+static inline void names_settle(struct core *c, u32 node)
+{
+	if (__builtin_expect(c->names != NULL, 0))
+		names_look(c, node);
+}
+
 /* kids.c: indexed blocks that follow a prefix */
 u32 kid_find(const struct core *c, u32 dom, u32 parent, const u64 *name,
 	     const u32 *ids, u32 nr, u32 *len);
