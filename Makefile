@@ -272,7 +272,9 @@ INTS_avx512bf16 := -mavx512vnni
 VARIANTS := base $(if $(filter x86_64,$(shell uname -m)),avx2 avx512 avx512bf16)
 
 # Libraries of each program; -pthread is always there.
-LIBS_kvmm      := -lnuma -lseccomp -lcap-ng
+# Found when kvmm is linked: `make deps` may have to install it.
+LIBS_zmq        = $(shell echo '\#include <zmq.h>' | $(CC) $(CPPFLAGS) -E - >/dev/null 2>&1 && echo -lzmq)
+LIBS_kvmm       = -lnuma -lseccomp -lcap-ng $(LIBS_zmq)
 LIBS_kvmm-hold := -luring -lseccomp -lcap-ng
 LIBS_kvctl     := -ljansson
 LIBS_kvmm-proc := -lfuse3 -lseccomp -lcap-ng
@@ -551,7 +553,7 @@ UNIT_NAMED += $(call unit_tests,$(1))
 $(call unit_tests,$(1)): $(call archives,$(2))
 endef
 $(eval $(call unit,core_% admin_act probes,core lib))
-$(eval $(call unit,copier dev_cuda door hostpool ipc_parts memory metrics proc% serve swap_mm view_spend,kvmmd core hold lib))
+$(eval $(call unit,copier dev_cuda door events hostpool ipc_parts memory metrics proc% serve swap_mm view_spend,kvmmd core hold lib))
 $(eval $(call unit,admin ipc ipc_doc ipc_life ipc_start libkvmm%,unit client))
 $(eval $(call unit,swapd%,swapd hold lib))
 $(eval $(call unit,hold sandbox,hold sandbox lib))

@@ -14,6 +14,7 @@
  *	mm thread	the core and the clients' rings
  *	mapper thread	calls of the device, which may be slow
  *	copier thread	blocks between the device and the host pool
+ *	events thread	events of cached blocks, with --kv-events
  *
  * kvmm/ipc/daemon.h says which thread may touch which state.  A client cannot
  * break these rules: it cannot stop a thread, it cannot make the daemon read a
@@ -84,7 +85,7 @@ static int start_checks(struct daemon *d)
 	char why[512];
 	int err;
 
-	if (socket_mode(&d->sockets) || config_options(&d->setup))
+	if (socket_mode(&d->sockets) || config_options(&d->setup) || events_options(&d->events))
 		return EX_USAGE;
 	err = door_options(&d->sockets);
 	if (!err)
@@ -187,7 +188,8 @@ static int start_box(struct daemon *d)
 
 	/* Prepared before there are threads, and a driver starts some. */
 	d->box.who = SANDBOX_kvmm | (dev_has_driver(d->setup.opt.backend) ?
-				     SANDBOX_cuda : 0);
+				     SANDBOX_cuda : 0) |
+		     (d->setup.opt.kv_events ? SANDBOX_events : 0);
 	d->box.mode = d->setup.opt.sandbox;
 	d->box.user = d->setup.opt.user;
 	/* Without hold it removes its sockets itself, so it stays the same user. */
@@ -227,6 +229,8 @@ static int start_threads(struct daemon *d)
 	if (!err)
 		err = copier_start(&d->copier);
 	if (!err)
+		err = events_start(&d->events);
+	if (!err)
 		err = mm_start(&d->mm);
 	if (!err)
 		err = control_hear_hold(d);
@@ -254,6 +258,8 @@ static int start_serving(struct daemon *d)
 		err = mm_init(&d->mm);
 	if (!err)
 		err = mapper_init(&d->mapper);
+	if (!err)
+		err = events_init(&d->events);
 	if (!err) {
 		adopt_extents(&d->adoption);
 		code = start_hostpool(d);
@@ -269,7 +275,7 @@ static int start_serving(struct daemon *d)
 	if (err)
 		return refuse_start("no memory for the daemon's tables", err,
 				    EX_OSERR);
-	if (socket_make(&d->sockets))
+	if (socket_make(&d->sockets) || events_listen(&d->events))
 		return EX_CANTCREAT;
 	code = drop_rights(d);
 	if (code)
@@ -348,6 +354,7 @@ static void stop_all(struct daemon *d, int code)
 	view_exit_all(&d->views);
 	admin_exit_all(&d->operators);
 	mm_stop(&d->mm);
+	events_stop(&d->events);
 	if (!mapper_stop(&d->mapper) || !copier_stop(&d->copier)) {
 		pr_warn("a device call does not come back: ended without it");
 		_exit(code);
@@ -362,6 +369,7 @@ static void stop_all(struct daemon *d, int code)
 	copier_exit(&d->copier);
 	swap_exit(&d->swap);
 	mapper_exit(&d->mapper);
+	events_exit(&d->events);
 	mm_exit(&d->mm);
 	if (d->setup.dev.ops && d->setup.dev.ops->close)
 		d->setup.dev.ops->close(&d->setup.dev);
@@ -386,7 +394,7 @@ static int judge_config(struct daemon *d)
 
 	if (socket_mode(&d->sockets) || config_options(&d->setup) ||
 	    door_options(&d->sockets) || domains_options(&d->clients) ||
-	    rights_options(&d->sockets))
+	    rights_options(&d->sockets) || events_options(&d->events))
 		return EX_USAGE;
 	err = start_device(d, why, sizeof(why));
 	if (err)

@@ -46,6 +46,8 @@
 	x(copy_move_eio,	"copying a block inside the device: EIO") \
 	x(copy_delay,		"a copy between the pools takes 20 ms more") \
 	x(device_busy,		"at adoption nothing proves that the device is quiet") \
+	x(events_full,		"a change of a cached block finds no room in the ring of events") \
+	x(events_stall,		"the publisher takes no events out of the ring") \
 	x(mm_die,		"the daemon dies before a request")	\
 	x(mm_die_commit,	"the daemon dies after a request took effect, before its completion") \
 	x(mm_die_publish,	"the daemon dies after a request took effect, before its completion is shown") \

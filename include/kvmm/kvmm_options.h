@@ -118,6 +118,18 @@ enum kvmm_backend {
 	  "group whose members may change values, too, with kvctl (default kvmm-admin if root started it)") \
 	x(str, metrics, "metrics", "off", 0, 0, "off|[ADDR:]PORT",	\
 	  "where kvmm-proc serves /metrics for Prometheus over HTTP, to every client that can connect: a port of 127.0.0.1, or of this address, [ADDR]:PORT for IPv6") \
+	x(str, kv_events, "kv-events", NULL, 0, 0, "ENDPOINT",		\
+	  "publish which blocks are cached, for routers: a ZeroMQ endpoint that subscribers connect to, tcp://*:5557 or ipc:///PATH; token ids of all tenants are in it") \
+	x(str, kv_events_replay, "kv-events-replay", NULL, 0, 0, "ENDPOINT", \
+	  "endpoint where a subscriber asks for batches of --kv-events that it missed") \
+	x(str, kv_events_topic, "kv-events-topic", NULL, 0, 0, "TEXT",	\
+	  "first frame of each message of --kv-events, by which subscribers choose (default empty)") \
+	x(uint, kv_events_keep, "kv-events-keep", "10000", 1, 1000000, "N", \
+	  "batches of --kv-events that are kept for --kv-events-replay, of about 16K at most") \
+	x(size, kv_events_ring, "kv-events-ring", "8M", 65536, 1ull << 30, "SIZE", \
+	  "memory for changes that are not published yet; when it is full a snapshot follows") \
+	x(choice, kv_events_format, "kv-events-format", "map", 0, 0, "map|array", \
+	  "form of an event: a map, or an array, as in vLLM before 0.23") \
 	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\
 	  "a system call outside the list ends the process (on), or the kernel logs it (log); off: kvmm keeps user, capabilities, files and system calls") \
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \

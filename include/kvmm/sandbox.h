@@ -26,6 +26,7 @@
 #define SANDBOX_proc	BIT(4)	/* kvmm-proc */
 #define SANDBOX_http	BIT(5)	/* with proc: it serves metrics */
 #define SANDBOX_mount	BIT(6)	/* with proc: it mounts; only for capabilities */
+#define SANDBOX_events	BIT(7)	/* with kvmm: it publishes events by ZeroMQ */
 #define SANDBOX_all	(SANDBOX_both | SANDBOX_proc)
 
 /*
@@ -161,6 +162,7 @@
 	x(proc, writev, any, "answers to the kernel's FUSE")		\
 	x(http, accept4, any, "readers of the metrics connect")		\
 	x(http, shutdown, any, "an answer is whole")			\
+	x(events, getpeername, any, "ZeroMQ: the subscriber that connected") \
 	/* only beside a CUDA driver; the needs of a real one were not measured */ \
 	x(cuda, ioctl, any, "the driver's devices")			\
 	x(cuda, openat, any, "the same, as far as Landlock lets it")	\
@@ -219,7 +221,7 @@ extern const char * const sandbox_rule_text[];
 /**
  * struct sandbox - the rights of a program; the caller fills in the first block
  * @who:     one of SANDBOX_hold, _kvmm, _swapd, _proc; kvmm perhaps with
- *           _cuda, proc with _http
+ *           _cuda and _events, proc with _http
  * @devices: the files of a GPU can be opened
  * @mode:    enum sandbox_mode; sandbox_prepare() may turn it off
  * @user:    name, or UID[:GID]; NULL: @dflt if there is one

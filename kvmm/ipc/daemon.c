@@ -21,6 +21,9 @@ static void no_descriptors(struct daemon *d)
 	d->link.sock.fd = -1;
 	d->swap.req_bell = -1;
 	d->swap.cpl_bell = -1;
+	d->events.listen.fd = -1;
+	d->events.replay.fd = -1;
+	d->events.sleeper.bell = -1;
 	d->sockets.attach.fd = -1;
 	d->sockets.view.fd = -1;
 	d->sockets.admin.fd = -1;
@@ -49,6 +52,9 @@ static void join_lower(struct daemon *d)
 	d->mm.mapper = &d->mapper;
 	d->mm.copier = &d->copier;
 	d->mm.swap = &d->swap;
+	d->mm.events = &d->events;
+	d->events.setup = &d->setup;
+	d->events.mm = &d->mm.sleeper;
 }
 
 /* The rooms of the control thread. */

@@ -2,7 +2,7 @@
 /*
  * daemon.h - the whole daemon: each room's state, and the loop over them
  *
- * Five threads, and the state that each may touch:
+ * Six threads, and the state that each may touch:
  *
  *	control	sockets, clients, swap areas, operators; the main thread
  *	mm	the core and all that the core points at; struct mm, struct
@@ -10,12 +10,14 @@
  *	mapper	the device: makes and releases extents
  *	copier	the device's blocks and the host pool's slots
  *	closer	connections that are over, until they are closed
+ *	events	the sockets of --kv-events; only with that option, beside ZeroMQ's own
  *
  *	control -> mm	mm_call(): one function at a time, waited for
  *	mm -> control	bits and words that say what is due, and a bell; no queue,
  *			so nothing can be full
  *	mm <-> mapper	two queues, sized for the extents there are
  *	mm <-> copier	two queues, sized for the slots there are
+ *	mm -> events	a ring; a record that finds no room is lost, and counted
  *	control -> closer	a list that can take any number; a counter says when
  *			to accept no more
  *	mapper, control, copier
@@ -37,6 +39,7 @@
 #include "kvmm/ipc/clients/clients.h"
 #include "kvmm/ipc/conn/conn.h"
 #include "kvmm/ipc/deposit/deposit.h"
+#include "kvmm/ipc/events/events.h"
 #include "kvmm/ipc/mm/mm.h"
 #include "kvmm/ipc/start/start.h"
 #include "kvmm/ipc/swap/swap.h"
@@ -58,6 +61,7 @@ struct daemon {
 	struct mapper		mapper;
 	struct copier		copier;
 	struct swap_mm		swap;
+	struct events		events;
 	struct mm		mm;
 	struct sockets		sockets;
 	struct swap_link	link;

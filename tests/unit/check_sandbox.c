@@ -52,7 +52,7 @@ static const char *who_text(u32 who)
 {
 	static const char * const names[] = {
 		"kvmm-hold", "kvmm", "swapd", "", "kvmm-proc",
-		"kvmm-proc with --metrics", "kvmm-proc that mounts",
+		"kvmm-proc with --metrics", "kvmm-proc that mounts", "kvmm with --kv-events",
 	};
 	static char text[64];
 	u32 i;

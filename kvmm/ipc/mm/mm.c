@@ -159,6 +159,7 @@ static bool mm_turn(struct mm *m)
 		mm_check_guards(m, now);
 	busy |= swap_pump(m->swap, now);
 	swap_note_stalls(m->swap);
+	busy |= events_turn(m->events);
 	mm_flush(m);
 	return busy;
 }
@@ -171,7 +172,7 @@ static bool mm_work_waits(struct mm *m)
 
 	if (load_acquire(&m->call_pending) || READ_ONCE(m->stop) ||
 	    !queue_empty(&m->mapper->done) || copier_waits(m->copier) ||
-	    swap_waits(m->swap))
+	    swap_waits(m->swap) || events_waits(m->events))
 		return true;
 	for (todo = m->active; todo; todo &= todo - 1) {
 		if (serve_due(m->clients[__builtin_ctzll(todo)]))

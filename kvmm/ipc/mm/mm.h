@@ -22,6 +22,7 @@
 
 #include "kvmm/ipc/base/base.h"
 #include "kvmm/ipc/base/setup.h"
+#include "kvmm/ipc/events/events.h"
 #include "kvmm/ipc/tiers/tiers.h"
 
 #define ARG_BYTES	(512u << 10)	/* arguments in segment C */
@@ -117,6 +118,7 @@ struct mm {
 	struct mapper		*mapper;
 	struct copier		*copier;
 	struct swap_mm		*swap;
+	struct events		*events;
 
 	struct core_ops		ops;
 	pthread_t		thread;
