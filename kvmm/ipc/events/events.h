@@ -151,7 +151,7 @@ struct ev_keep {
 	u64	next;
 };
 
-int __must_check ev_keep_init(struct ev_keep *k, u32 nr);
+int __must_check ev_keep_init(struct ev_keep *k, u32 nr, u64 first);
 void ev_keep_exit(struct ev_keep *k);
 int __must_check ev_keep_add(struct ev_keep *k, const void *data, u32 len);
 const struct ev_kept *ev_keep_get(const struct ev_keep *k, u64 seq);
@@ -203,6 +203,7 @@ struct ev_replay {
  * @again:   all names are to be told anew; set by the thread, taken by the mm thread
  * @waits:   the core has more to tell and waits for room; written by the mm thread
  * @sleeper: wakes the thread
+ * @first:   number of the first batch
  * @asked:   time of the last request for a new snapshot
  * @context, @pub, @router: ZeroMQ's
  */
@@ -223,6 +224,7 @@ struct events {
 	u32			stop;
 	struct ev_batch		*batch;
 	struct ev_keep		keep;
+	u64			first;
 	u64			asked;
 	struct ev_replay	replays[EV_REPLAYS];
 	void			*context;

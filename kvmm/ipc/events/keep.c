@@ -2,7 +2,7 @@
 /*
  * keep.c - the last batches, for subscribers that missed some
  *
- * Batches have numbers from 0 on without gaps.  The newest replaces the oldest.
+ * Batches have numbers without gaps.  The newest replaces the oldest.
  */
 #include <stdlib.h>
 
@@ -10,11 +10,13 @@
 
 /**
  * ev_keep_init() - room for the last @nr batches
+ * @first: number of the first one
+ *
  * Return: 0 or -ENOMEM.
  */
-int ev_keep_init(struct ev_keep *k, u32 nr)
+int ev_keep_init(struct ev_keep *k, u32 nr, u64 first)
 {
-	*k = (struct ev_keep){ .nr = nr };
+	*k = (struct ev_keep){ .nr = nr, .first = first, .next = first };
 	k->slot = calloc(nr, sizeof(*k->slot));
 	return k->slot ? 0 : -ENOMEM;
 }

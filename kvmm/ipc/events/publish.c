@@ -3,8 +3,9 @@
  * publish.c - the thread that sends batches and answers requests for old ones
  *
  * A batch is three frames of a PUB socket: topic, number, payload.  Numbers are of 64
- * bits, the highest byte first, from 0 on.  The first batch of a daemon, and of each
- * snapshot, begins with AllBlocksCleared.
+ * bits, the highest byte first.  The first one is the time of the start in microseconds,
+ * so that a number of the last daemon is never used again.  The first batch of a daemon
+ * begins with AllBlocksCleared, and so does a snapshot.
  *
  * The ROUTER socket takes requests of three frames: the peer's name, nothing, the number
  * of the first batch that it wants.  The answers are those batches that are kept, then
@@ -169,7 +170,8 @@ static void ask_again(struct events *e)
 {
 	const u64 now = kv_now_ns();
 
-	if (e->asked && now - e->asked < AGAIN_NS)
+	/* The first batch is kept: it begins with the first snapshot. */
+	if (e->keep.first == e->first || (e->asked && now - e->asked < AGAIN_NS))
 		return;
 	e->asked = now;
 	/* Pairs with the exchange in events_turn(). */
@@ -349,6 +351,7 @@ static void tell_start(const struct events *e)
  */
 int events_start(struct events *e)
 {
+	const u64 first = (u64)(seconds_now() * 1e6);
 	int err;
 
 	if (!events_wanted(e))
@@ -356,8 +359,9 @@ int events_start(struct events *e)
 	e->batch = calloc(1, sizeof(*e->batch));
 	e->sleeper.bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 	if (!e->batch || e->sleeper.bell < 0 ||
-	    ev_keep_init(&e->keep, e->setup->opt.kv_events_keep))
+	    ev_keep_init(&e->keep, e->setup->opt.kv_events_keep, first))
 		return -ENOMEM;
+	e->first = first;
 	e->batch->arrays = e->setup->opt.kv_events_format;
 	err = sockets_make(e);
 	if (err)
