@@ -129,7 +129,7 @@ enum kvmm_backend {
 	x(size, kv_events_ring, "kv-events-ring", "8M", 65536, 1ull << 30, "SIZE", \
 	  "memory for changes that are not published yet; when it is full a snapshot follows") \
 	x(choice, kv_events_format, "kv-events-format", "map", 0, 0, "map|array", \
-	  "form of an event: a map, or an array, as in vLLM before 0.23") \
+	  "form of an event: a map, or an array, as in vLLM before 0.24") \
 	x(choice, sandbox, "sandbox", "on", 0, 0, SANDBOX_WORDS,	\
 	  "a system call outside the list ends the process (on), or the kernel logs it (log); off: kvmm keeps user, capabilities, files and system calls") \
 	x(choice, log_level, "log-level", "info", 0, 0, "err|warn|info|debug", \

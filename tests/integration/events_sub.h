@@ -34,6 +34,7 @@ struct sub_block {
 /**
  * struct sub - a subscriber
  * @next:    number of the next batch
+ * @arrays:  answers have no topic, as with events in arrays
  * @lacks:   batches were lost to it: it takes nothing until AllBlocksCleared
  * @first:   number of the first batch since the last AllBlocksCleared
  * @child:   slots by parent and first id, as they were after @indexed events
@@ -50,6 +51,7 @@ struct sub {
 	void		*ctx;
 	void		*sock;
 	u64		next;
+	bool		arrays;
 	bool		lacks;
 	u64		first;
 	struct sub_block *slot;

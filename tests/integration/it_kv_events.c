@@ -217,6 +217,7 @@ START_TEST(test_events)
 	u32 i;
 
 	start("--host-size", "0", "--kv-events-format", _i ? "array" : "map", NULL);
+	sub.arrays = _i;
 	catch_up();
 	ck_assert_uint_eq(sub.cleared, 1);
 	ck_assert_uint_eq(sub.nr, 0);

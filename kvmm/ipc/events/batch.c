@@ -3,7 +3,7 @@
  * batch.c - records of the ring become a batch of events
  *
  * The payload is that of vLLM: an array of the time, the events, and a rank.  An event
- * is a map with its type; in vLLM before 0.23 it was an array of the same values in
+ * is a map with its type; in vLLM before 0.24 it was an array of the same values in
  * the same order, with the type first.
  *
  * Records that follow each other become one event: blocks of one chain that were

@@ -110,7 +110,7 @@ void pack_array_now(struct pack *p, u32 at, u32 nr);
 
 /**
  * struct ev_batch - a batch of events that is being made
- * @arrays: events are arrays, as in vLLM before 0.23, not maps
+ * @arrays: events are arrays, as in vLLM before 0.24, not maps
  * @nr:     events that are packed
  * @at:     place of their number
  * @first:  record of the event that is not packed yet, without ids

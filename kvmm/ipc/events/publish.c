@@ -9,7 +9,8 @@
  *
  * The ROUTER socket takes requests of three frames: the peer's name, nothing, the number
  * of the first batch that it wants.  The answers are those batches that are kept, then
- * one without topic and payload, with the number -1.  A peer that reads slowly gets them
+ * one without topic and payload, with the number -1.  With events as arrays the answers
+ * have no frame for the topic.  A peer that reads slowly gets them
  * slowly; a few are answered at once, and more wait in their sockets.  If the oldest
  * wanted batch is not kept any more, a new snapshot is published, so that the peer can
  * begin anew.
@@ -72,11 +73,14 @@ static int send_frame(void *sock, const void *data, size_t len, int flags)
 	return zmq_send(sock, data, len, ZMQ_DONTWAIT | flags) < 0 ? -errno : 0;
 }
 
-/* Topic, number and payload.  A PUB socket never refuses: it drops for slow peers. */
+/*
+ * Topic, number and payload.  A PUB socket never refuses: it drops for slow peers.
+ * @topic: NULL: without this frame
+ */
 static int send_batch(void *sock, const char *topic, u64 seq, const void *data, u32 len)
 {
 	const u64 be = htobe64(seq);
-	int err = send_frame(sock, topic, strlen(topic), ZMQ_SNDMORE);
+	int err = topic ? send_frame(sock, topic, strlen(topic), ZMQ_SNDMORE) : 0;
 
 	if (!err)
 		err = send_frame(sock, &be, sizeof(be), ZMQ_SNDMORE);
@@ -205,8 +209,12 @@ static void take_requests(struct events *e)
 static int answer_one(struct events *e, struct ev_replay *p)
 {
 	const struct ev_kept *k;
+	const char *topic = topic_of(e), *none = "";
 	int err;
 
+	/* As in vLLM with events of this form. */
+	if (e->batch->arrays)
+		topic = none = NULL;
 	/* A peer that was too slow for the batches kept gets the next ones. */
 	p->seq = max(p->seq, e->keep.first);
 	k = ev_keep_get(&e->keep, p->seq);
@@ -214,9 +222,9 @@ static int answer_one(struct events *e, struct ev_replay *p)
 	if (!err)
 		err = send_frame(e->router, "", 0, ZMQ_SNDMORE);
 	if (!err && k)
-		err = send_batch(e->router, topic_of(e), p->seq, k->data, k->len);
+		err = send_batch(e->router, topic, p->seq, k->data, k->len);
 	else if (!err)
-		err = send_batch(e->router, "", ~0ull, "", 0);
+		err = send_batch(e->router, none, ~0ull, "", 0);
 	if (!err && k)
 		p->seq++;
 	else if (err != -EAGAIN)
