@@ -62,9 +62,11 @@ static inline bool prom_ends(const char *s, const char *end)
 	return n >= m && !strcmp(s + n - m, end);
 }
 
-/* Lower case, digits and single underscores; a letter first. */
+/* Lower case, digits and single underscores; a letter first.  vLLM has a prefix. */
 static inline bool prom_is_snake(const char *s)
 {
+	if (!strncmp(s, "vllm:", 5))
+		s += 5;
 	if (!islower((u8)*s))
 		return false;
 	for (; *s; s++)

@@ -124,8 +124,22 @@ static void stats_add(struct engine_stats *sum, const struct engine_stats *st)
 #undef x
 }
 
+/* The pool that the engine has a part of. */
+static struct backend_kv kv_of(const struct backend *b)
+{
+	struct backend_kv kv = { .block_tokens = b->block_tokens, .tokens = b->kv_tokens };
+	const struct kvmm_attach_rep *rep;
+
+	if (b->engine) {
+		rep = engine_attach_info(b->engine);
+		kv.blocks = (u64)rep->pool_extents / rep->span_extents * rep->span_blocks;
+	}
+	return kv;
+}
+
 static void publish(struct backend *b)
 {
+	const struct backend_kv kv = kv_of(b);
 	struct engine_stats st = { 0 };
 	struct engine_load load = { 0 };
 	struct model_stats counts = { 0 };
@@ -147,6 +161,7 @@ static void publish(struct backend *b)
 	b->stats = st;
 	b->load = load;
 	b->counts = counts;
+	b->kv = kv;
 	pthread_mutex_unlock(&b->lock);
 }
 
@@ -156,6 +171,7 @@ void backend_look(struct backend *b, struct backend_view *v)
 	v->stats = b->stats;
 	v->load = b->load;
 	v->counts = b->counts;
+	v->kv = b->kv;
 	v->attaches = b->attaches;
 	pthread_mutex_unlock(&b->lock);
 	v->state = backend_get_state(b);
@@ -276,6 +292,7 @@ static int load(struct backend *b)
 		return ret;
 	}
 	b->hit_tokens = (u32)ret;
+	b->block_tokens = group[0].block_tokens;
 	b->api = (struct api_model){
 		.name = b->o.name, .tok = b->tok, .info = model_info(b->model),
 		.priority = b->o.priority, .max_samples = b->o.max_samples,

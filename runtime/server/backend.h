@@ -158,6 +158,18 @@ struct backend_opts {
 };
 
 /**
+ * struct backend_kv - the use of the pool
+ * @block_tokens: tokens of a block of layer group 0
+ * @blocks: of the pool; 0: not attached
+ * @tokens: prompts and answers of samples that have a token and are not over
+ */
+struct backend_kv {
+	u32	block_tokens;
+	u64	blocks;
+	u64	tokens;
+};
+
+/**
  * struct backend - a model being served
  * @api:      model data for requests; valid once the state is past LOADING
  * @adapters: the adapters of the model, by name; they stay when the engine ends
@@ -169,6 +181,7 @@ struct backend_opts {
  * @why:      the reason of the state or of a failure; one line
  * @stats:    sums over all engines so far
  * @counts:   of the model, which stays
+ * @kv:       as published
  * @attaches: number of attachments so far
  */
 struct backend {
@@ -187,6 +200,7 @@ struct backend {
 	struct engine_stats	stats;
 	struct engine_load	load;
 	struct model_stats	counts;
+	struct backend_kv	kv;
 	u64			attaches;
 
 	/* Only the thread uses the members below; the loader reads @model. */
@@ -198,6 +212,8 @@ struct backend {
 	u8			identity[BACKEND_IDENTITY_LEN];
 	bool			loaded;		/* model, tokenizer and template */
 	u32			hit_tokens;	/* see engine_groups() */
+	u32			block_tokens;	/* of layer group 0 */
+	u64			kv_tokens;	/* see struct backend_kv */
 	struct engine_stats	past;		/* sums over former engines */
 	struct mailbox		*due[BACKEND_DUE_MAX];	/* mailboxes to wake */
 	u32			nr_due;
@@ -238,6 +254,7 @@ struct backend_view {
 	struct engine_stats	stats;
 	struct engine_load	load;
 	struct model_stats	counts;
+	struct backend_kv	kv;
 	u64			attaches;
 	s64			silent_ns;
 };

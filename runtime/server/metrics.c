@@ -334,6 +334,7 @@ void metrics_write(struct text *t, const struct metrics_view *v)
 	write_engine(&p);
 	write_model(&p);
 	write_histograms(&p);
+	metrics_write_vllm(t, v, p.labels);
 	for (i = 0; i < v->nr_models; i++) {
 		t->failed |= p.labels[i].failed;
 		text_free(&p.labels[i]);

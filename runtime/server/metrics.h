@@ -102,6 +102,12 @@ struct metrics_view {
 /* metrics_add_loop() - add the counters of a loop; any thread */
 void metrics_add_loop(struct metrics_view *v, const struct loop *l);
 
+/*
+ * metrics_write_vllm() - write those of vLLM's names; @labels: of each model,
+ * model_name="..."
+ */
+void metrics_write_vllm(struct text *t, const struct metrics_view *v, const struct text *labels);
+
 /* metrics_write() - write the page */
 void metrics_write(struct text *t, const struct metrics_view *v);
 

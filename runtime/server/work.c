@@ -109,11 +109,20 @@ static void on_prompt(void *arg, u32 position, const struct engine_token *t)
 	tops_take(&q->tops, position, t);
 }
 
+/* Tokens of a sample in the pool; samples share their prompt, which the first one counts. */
+static u64 kv_tokens(const struct work_prompt *q, u32 sample)
+{
+	const u32 nr = q->samples[sample].nr;
+
+	return nr ? nr + (sample ? 0 : q->nr) : 0;
+}
+
 static void on_token(void *arg, u32 sample, const struct engine_token *t)
 {
 	struct work_prompt *q = arg;
 	struct work_sample *s = &q->samples[sample];
 
+	q->work->b->kv_tokens += s->nr || sample ? 1 : 1 + q->nr;
 	s->ids[s->nr] = t->id;
 	tops_take(&s->tops, s->nr, t);
 	/* Pairs with the acquire loads of the owner. */
@@ -133,6 +142,7 @@ static void on_done(void *arg, const struct engine_done *done)
 	struct work_prompt *q = arg;
 	struct work_sample *s = &q->samples[done->sample];
 
+	q->work->b->kv_tokens -= kv_tokens(q, done->sample);
 	s->reason = done->reason;
 	s->stop_id = done->stop_id;
 	s->err = done->err;

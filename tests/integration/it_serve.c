@@ -78,6 +78,8 @@ START_TEST(test_small_questions)
 	ck_assert_int_eq(web_ask(server.port, "/v1/completions", NULL, NULL), 405);
 	ck_assert_int_eq(web_ask(server.port, "/metrics", NULL, &text), 200);
 	ck_assert_ptr_nonnull(strstr(text, "# TYPE kvrt_num_requests_running gauge\n"));
+	ck_assert_ptr_nonnull(strstr(text, ",block_size=\"16\",num_gpu_blocks=\""));
+	ck_assert_ptr_null(strstr(text, "num_gpu_blocks=\"0\""));
 	free(text);
 }
 END_TEST

@@ -56,6 +56,9 @@ START_TEST(test_disconnect_in_a_stream)
 		struct web w;
 
 		begin_stream(&server, &w, ENDLESS(",\"n\":4,\"stream\":true"));
+		/* Counted when the step of the first token is over. */
+		while (serve_figure(&server, "vllm:kv_cache_usage_perc") == 0)
+			nap_ms(1);
 		/* Tails that are full are sealed together, so Open may be 0. */
 		ck_assert_int_gt(rig_value(&rig, "meminfo", "Open") +
 				 rig_value(&rig, "meminfo", "Sealed"), 0);

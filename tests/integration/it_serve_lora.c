@@ -141,6 +141,7 @@ static void expect_list(u32 nr)
 
 START_TEST(test_names)
 {
+	char *text;
 	json_t *v;
 
 	serve_start(&server, &rig, "--lora", lora[0], "--lora", lora[1], NULL);
@@ -160,6 +161,10 @@ START_TEST(test_names)
 	ck_assert_int_gt(json_integer_value(json_object_get(v, "count")), 0);
 	json_decref(v);
 	ck_assert(serve_figure(&server, "kvrt_adapters") == 2);
+	/* A router sees which adapters are here; the value is the time. */
+	ck_assert_int_eq(web_ask(server.port, "/metrics", NULL, &text), 200);
+	ck_assert_ptr_nonnull(strstr(text, "\nvllm:lora_requests_info{model_name=\"demo-model\",max_lora=\"256\",running_lora_adapters=\"red,blue\",waiting_lora_adapters=\"\"} 1"));
+	free(text);
 	/* Adapters are served, but none may be loaded. */
 	expect(LOAD, loads[0], 403, "adapters_disabled");
 	expect(UNLOAD, "{\"lora_name\":\"red\"}", 403, "adapters_disabled");

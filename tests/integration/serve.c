@@ -182,6 +182,8 @@ void serve_await_idle(struct served *s, u32 ms)
 	while (serve_figure(s, "kvrt_calls") != 0 ||
 	       serve_figure(s, "kvrt_num_requests_running") != 0)
 		ck_assert_msg(now_ms() < end + 2000, "requests are left");
+	ck_assert(serve_figure(s, "vllm:kv_cache_usage_perc") == 0);
+	ck_assert(serve_figure(s, "vllm:num_requests_waiting") == 0);
 }
 
 json_t *complete(struct served *s, const char *body)

@@ -214,6 +214,9 @@ START_TEST(test_figures)
 	models[1].name = "c";
 	models[0].b.counts.experts_touched = 41;
 	models[1].b.counts.experts_uniform = 42.5;
+	models[0].b.kv = (struct backend_kv){ .block_tokens = 16, .blocks = 100, .tokens = 400 };
+	models[1].b.kv = (struct backend_kv){ .block_tokens = 16, .blocks = 1, .tokens = 17 };
+	models[1].b.load.waiting = 3;
 	metrics_observe(m, METRIC_request_prompt_tokens, 7, 1);
 	/* Two loops have the same counts. */
 	metrics_add(&models[0].m, m);
@@ -233,7 +236,7 @@ START_TEST(test_figures)
 			 prom->family[i].help);
 		page_has(row, "figure");
 	}
-	ck_assert_uint_eq(page_count(page, "| `kvrt_"), prom->nr);
+	ck_assert_uint_eq(page_count(page, "| `kvrt_") + page_count(page, "| `vllm:"), prom->nr);
 	prom_free(prom);
 	free(prom);
 	ck_assert_ptr_nonnull(strstr(t.p, "kvrt_request_prompt_tokens_bucket{model_name=\"a\\\"b\",le=\"5\"} 0\n"));
@@ -246,6 +249,10 @@ START_TEST(test_figures)
 	ck_assert_ptr_nonnull(strstr(t.p, "\nkvrt_http_evicted_total 10\n"));
 	ck_assert_ptr_nonnull(strstr(t.p, "kvrt_model_experts_touched_total{model_name=\"a\\\"b\"} 41\n"));
 	ck_assert_ptr_nonnull(strstr(t.p, "kvrt_model_experts_uniform_total{model_name=\"c\"} 42.5\n"));
+	ck_assert_ptr_nonnull(strstr(t.p, "\nvllm:num_requests_waiting{model_name=\"c\"} 3\n"));
+	ck_assert_ptr_nonnull(strstr(t.p, "\nvllm:kv_cache_usage_perc{model_name=\"a\\\"b\"} 0.25\n"));
+	ck_assert_ptr_nonnull(strstr(t.p, "\nvllm:kv_cache_usage_perc{model_name=\"c\"} 1\n"));
+	ck_assert_ptr_nonnull(strstr(t.p, "\nvllm:cache_config_info{model_name=\"c\",block_size=\"16\",num_gpu_blocks=\"1\"} 1\n"));
 	text_free(&t);
 	free(models);
 	free(m);
