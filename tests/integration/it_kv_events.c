@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include <libkvmm.h>
+#include <zmq.h>
 
 #include "tests/integration/events_sub.h"
 #include "tests/integration/harness.h"
@@ -387,6 +388,38 @@ START_TEST(test_killed)
 }
 END_TEST
 
+/* Wrong requests, and peers that read no answer: the others get theirs. */
+START_TEST(test_wrong_requests)
+{
+	static u8 large[1 << 20];
+	const int none = 0, one = 1;
+	void *peer[20];
+	u64 first = 0;
+	u32 i, n;
+
+	start("--host-size", "1M", NULL);
+	for (i = 0; i < 20; i++)
+		compute(i, 500);
+	for (i = 0; i < ARRAY_SIZE(peer); i++) {
+		peer[i] = zmq_socket(sub.ctx, ZMQ_DEALER);
+		zmq_setsockopt(peer[i], ZMQ_LINGER, &none, sizeof(none));
+		zmq_setsockopt(peer[i], ZMQ_RCVHWM, &one, sizeof(one));
+		ck_assert_int_eq(zmq_connect(peer[i], old), 0);
+		for (n = 0; n < i % 5; n++)
+			(void)zmq_send(peer[i], n % 2 ? "abc" : "", n % 2 ? 3 : 0, ZMQ_SNDMORE);
+		(void)zmq_send(peer[i], large, i % 7 ? i % 11 : sizeof(large), 0);
+		/* A right one after it, and its answer is not read. */
+		(void)zmq_send(peer[i], "", 0, ZMQ_SNDMORE);
+		(void)zmq_send(peer[i], &first, sizeof(first), 0);
+	}
+	catch_up();
+	await_agreement(0, 20, 500);
+	for (i = 0; i < ARRAY_SIZE(peer); i++)
+		zmq_close(peer[i]);
+	stop();
+}
+END_TEST
+
 /* ---- refused at start ---- */
 
 static void refused(int code, const char *says, const char *a, const char *b)
@@ -463,6 +496,7 @@ static Suite *kv_events_suite(void)
 	tcase_add_test(t, test_not_kept);
 	tcase_add_loop_test(t, test_ring_is_full, 0, 2);
 	tcase_add_test(t, test_killed);
+	tcase_add_test(t, test_wrong_requests);
 	tcase_add_test(t, test_refused);
 	suite_add_tcase(s, t);
 	t = tcase_create("soak");

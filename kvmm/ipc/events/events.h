@@ -188,11 +188,13 @@ void ev_listen_close(struct ev_listen *l);
  * struct ev_replay - a peer that old batches are being sent to
  * @len: bytes of @id; 0: unused
  * @seq: number of the next batch for it
+ * @moved: time at which it took something
  */
 struct ev_replay {
 	u32	len;
 	u8	id[EV_ID_MOST];
 	u64	seq;
+	u64	moved;
 };
 
 /**

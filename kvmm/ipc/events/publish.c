@@ -10,10 +10,10 @@
  * The ROUTER socket takes requests of three frames: the peer's name, nothing, the number
  * of the first batch that it wants.  The answers are those batches that are kept, then
  * one without topic and payload, with the number -1.  With events as arrays the answers
- * have no frame for the topic.  A peer that reads slowly gets them
- * slowly; a few are answered at once, and more wait in their sockets.  If the oldest
- * wanted batch is not kept any more, a new snapshot is published, so that the peer can
- * begin anew.
+ * have no frame for the topic.  A peer that reads slowly gets them slowly; a few are
+ * answered at once, and more wait in their sockets.  One that takes nothing for a while
+ * is given up, so that it does not keep others waiting.  If the oldest wanted batch is not
+ * kept any more, a new snapshot is published, so that the peer can begin anew.
  *
  * ZeroMQ's threads have no rights and take no signals.  All its calls but those of
  * events_start() and events_exit() are made here.
@@ -51,6 +51,7 @@ bool events_built(void)
 #define REPLAY_HWM	256	/* batches that wait in a socket for a peer that is slow */
 #define PEER_MOST	512	/* bytes of a message from a peer */
 #define AGAIN_NS	(5 * NSEC_PER_SEC)	/* between two snapshots that peers cause */
+#define SLOW_NS		(10 * NSEC_PER_SEC)	/* until a peer that takes nothing is given up */
 #define TAKE_MOST	4096u	/* records taken before requests are looked at */
 
 static const char *topic_of(const struct events *e)
@@ -202,6 +203,7 @@ static void take_requests(struct events *e)
 		if (seq < e->keep.first)
 			ask_again(e);
 		p->seq = max(seq, e->keep.first);
+		p->moved = kv_now_ns();
 	}
 }
 
@@ -225,10 +227,12 @@ static int answer_one(struct events *e, struct ev_replay *p)
 		err = send_batch(e->router, topic, p->seq, k->data, k->len);
 	else if (!err)
 		err = send_batch(e->router, none, ~0ull, "", 0);
-	if (!err && k)
+	if (!err && k) {
 		p->seq++;
-	else if (err != -EAGAIN)
+		p->moved = kv_now_ns();
+	} else if (err != -EAGAIN || kv_now_ns() - p->moved > SLOW_NS) {
 		p->len = 0;
+	}
 	return err;
 }
 
