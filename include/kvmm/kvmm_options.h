@@ -123,7 +123,7 @@ enum kvmm_backend {
 	x(str, kv_events_replay, "kv-events-replay", NULL, 0, 0, "ENDPOINT", \
 	  "endpoint where a subscriber asks for batches of --kv-events that it missed") \
 	x(str, kv_events_topic, "kv-events-topic", NULL, 0, 0, "TEXT",	\
-	  "first frame of each message of --kv-events, by which subscribers choose (default empty)") \
+	  "first frame of each message of --kv-events, by which subscribers choose; {domain} in it stands for the name of the domain (default empty)") \
 	x(uint, kv_events_keep, "kv-events-keep", "10000", 1, 1000000, "N", \
 	  "batches of --kv-events that are kept for --kv-events-replay, of about 16K at most") \
 	x(size, kv_events_ring, "kv-events-ring", "8M", 65536, 1ull << 30, "SIZE", \

@@ -32,7 +32,9 @@ enum core_place {
  * @hash:   names the block: never 0, and of the domain alone
  * @parent: hash of the prefix before it; 0: it begins a prompt, or the group has a
  *          window or records
- * @domain: its number
+ * @domain: its number, which a later domain may get
+ * @serial: number of the domain among all ever made
+ * @name:   of the domain
  * @group:  layer group
  * @kind:   KVMM_GROUP_*
  * @window: of the group
@@ -45,7 +47,9 @@ enum core_place {
 struct core_name {
 	u64		hash;
 	u64		parent;
+	const char	*name;
 	u32		domain;
+	u32		serial;
 	u32		group;
 	u32		kind;
 	u32		window;

@@ -21,6 +21,7 @@
 
 #include "tests/integration/events_sub.h"
 #include "tests/integration/harness.h"
+#include "tests/kv_read.h"
 
 #define TOKENS		16u		/* of a block */
 #define LONG		16000u
@@ -273,6 +274,86 @@ START_TEST(test_tiers)
 }
 END_TEST
 
+/* ---- topics with the name of a domain ---- */
+
+struct by_topic {
+	u32	nr[2];		/* blocks that were stored, by domain */
+	u32	cleared[2];
+	u32	domain;
+};
+
+static void count_event(const struct kv_event *e, void *arg)
+{
+	struct by_topic *b = arg;
+	u32 i;
+
+	b->cleared[b->domain] += !strcmp(e->type, "AllBlocksCleared");
+	/* Prompts of domain `other` have numbers from 500 on. */
+	for (i = 0; i < e->nr_ids; i++)
+		ck_assert_uint_eq(e->id[i] >= 500 * 20000, b->domain);
+	b->nr[b->domain] += strcmp(e->type, "BlockStored") ? 0 : e->nr_hashes;
+}
+
+/* Take a batch of frames: topic, number, payload.  False: none came, or the end did. */
+static bool take_by_topic(void *sock, struct by_topic *b)
+{
+	static char frame[3][1 << 16];
+	zmq_pollitem_t item = { .socket = sock, .events = ZMQ_POLLIN };
+	int len[3], i;
+
+	if (zmq_poll(&item, 1, 1000) <= 0)
+		return false;
+	for (i = 0; i < 3; i++)
+		ck_assert_int_ge(len[i] = zmq_recv(sock, frame[i], sizeof(frame[i]) - 1, 0), 0);
+	frame[0][len[0]] = '\0';
+	b->domain = !strcmp(frame[0], "kv@here@other");
+	ck_assert_msg(b->domain || !strcmp(frame[0], "kv@here@it") ||
+		      !strcmp(frame[0], "kv@here@"), "topic %s", frame[0]);
+	ck_assert_int_gt(kv_read_batch(frame[2], (size_t)len[2], count_event, b), 0);
+	return true;
+}
+
+START_TEST(test_domains)
+{
+	struct by_topic b = { .domain = 0 };
+	struct kvmm *other;
+	void *sock;
+	u32 i;
+
+	setenv("KVMM_FAULT", "events_full:300", 1);
+	start("--host-size", "0", "--kv-events-topic", "kv@here@{domain}", NULL);
+	unsetenv("KVMM_FAULT");
+	sock = zmq_socket(sub.ctx, ZMQ_SUB);
+	zmq_setsockopt(sock, ZMQ_SUBSCRIBE, "kv@here@", 8);
+	ck_assert_int_eq(zmq_connect(sock, live), 0);
+	other = attach("other");
+	while (take_by_topic(sock, &b))
+		;
+	/* The record that finds no room makes a snapshot of both domains. */
+	for (i = 0; i < 6; i++) {
+		compute_with(kv, i, 320, 0);
+		compute_with(other, 500 + i, 320, 0);
+	}
+	while (take_by_topic(sock, &b))
+		;
+	ck_assert_uint_ge(b.nr[0], 120);
+	ck_assert_uint_ge(b.nr[1], 120);
+	for (; i < 12; i++) {
+		compute_with(kv, i, 320, 0);
+		compute_with(other, 500 + i, 320, 0);
+	}
+	while (take_by_topic(sock, &b))
+		;
+	ck_assert_int_eq(rig_value(&rig, "vmstat", "kv_event_lost") > 0, 1);
+	ck_assert_uint_eq(b.cleared[1], 1);
+	ck_assert_uint_ge(b.nr[0], 240);
+	ck_assert_uint_ge(b.nr[1], 240);
+	zmq_close(sock);
+	kvmm_detach(other);
+	stop();
+}
+END_TEST
+
 /* A subscriber that was away asks for the batches after its last one. */
 START_TEST(test_reconnect)
 {
@@ -492,6 +573,7 @@ static Suite *kv_events_suite(void)
 	tcase_set_timeout(t, 14400);
 	tcase_add_loop_test(t, test_events, 0, 2);
 	tcase_add_test(t, test_tiers);
+	tcase_add_test(t, test_domains);
 	tcase_add_test(t, test_reconnect);
 	tcase_add_test(t, test_not_kept);
 	tcase_add_loop_test(t, test_ring_is_full, 0, 2);

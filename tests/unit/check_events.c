@@ -334,11 +334,12 @@ START_TEST(test_keep)
 	ck_assert_int_eq(ev_keep_init(&k, 5, base), 0);
 	ck_assert_ptr_null(ev_keep_get(&k, base));
 	for (n = base; n < base + 23; n++) {
-		ck_assert_int_eq(ev_keep_add(&k, &n, sizeof(n)), 0);
+		ck_assert_int_eq(ev_keep_add(&k, n % 2 ? "odd" : "", &n, sizeof(n)), 0);
 		for (i = 0; i < n + 3; i++) {
 			const struct ev_kept *s = ev_keep_get(&k, i);
 
 			ck_assert_int_eq(!!s, i <= n && i + 5 > n && i >= base);
+			ck_assert(!s || !strcmp(s->topic, i % 2 ? "odd" : ""));
 			ck_assert(!s || (s->len == sizeof(n) && !memcmp(s->data, &i, sizeof(i))));
 		}
 	}

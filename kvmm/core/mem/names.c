@@ -134,7 +134,9 @@ static bool name_put(struct core *c, u32 node, u32 place)
 	const struct kv_domain *d = &c->domains[index_domain(c, ref)];
 	struct core_name n = {
 		.hash	= name_hash(c, ref),
+		.name	= d->name,
 		.domain	= index_domain(c, ref),
+		.serial	= d->serial,
 		.group	= group,
 		.kind	= d->group[group].kind,
 		.window	= d->group[group].window,

@@ -31,6 +31,7 @@ enum ev_kind {
 	EV_PAD,		/* the rest of the memory, before its begin */
 	EV_CLEAR,	/* no block is known from now on */
 	EV_NAME,
+	EV_DOMAIN,	/* @ids is the name of @domain from now on */
 };
 
 /**
@@ -136,7 +137,7 @@ bool ev_batch_end(struct ev_batch *b);
 /* ---- keep.c ---- */
 
 /**
- * struct ev_keep - the last batches that were sent
+ * struct ev_keep - the last batches that were sent, each with its topic
  * @nr:    most of them
  * @first: number of the oldest
  * @next:  number of the next batch
@@ -145,6 +146,7 @@ struct ev_keep {
 	struct ev_kept {
 		u8	*data;
 		u32	len;
+		char	*topic;
 	}	*slot;
 	u32	nr;
 	u64	first;
@@ -153,7 +155,7 @@ struct ev_keep {
 
 int __must_check ev_keep_init(struct ev_keep *k, u32 nr, u64 first);
 void ev_keep_exit(struct ev_keep *k);
-int __must_check ev_keep_add(struct ev_keep *k, const void *data, u32 len);
+int __must_check ev_keep_add(struct ev_keep *k, const char *topic, const void *data, u32 len);
 const struct ev_kept *ev_keep_get(const struct ev_keep *k, u64 seq);
 
 /* ---- listen.c ---- */
@@ -202,6 +204,9 @@ struct ev_replay {
  * @mm:      wakes the mm thread
  * @names:   memory that the core has for its records; NULL: nothing is published
  * @put:     the mm thread put records that the thread was not woken for
+ * @serials: by domain: kv_domain.serial plus one that its name was put for; mm thread
+ * @domains: by domain: its name, if topics have it
+ * @domain:  that the batch being made is about, if topics have its name
  * @again:   all names are to be told anew; set by the thread, taken by the mm thread
  * @waits:   the core has more to tell and waits for room; written by the mm thread
  * @sleeper: wakes the thread
@@ -215,6 +220,9 @@ struct events {
 	void			*names;
 	u64			names_bytes;
 	bool			put;
+	u32			*serials;
+	char			(*domains)[KVMM_NAME_LEN];
+	u32			domain;
 	u32			again;
 	u32			waits;
 	struct ev_ring		ring;
@@ -233,6 +241,16 @@ struct events {
 	void			*pub;
 	void			*router;
 };
+
+/* A topic with this word is one for each domain, and has its name. */
+#define EV_TOPIC_DOMAIN	"{domain}"
+
+/* events_by_domain() - are there topics by domain? */
+static inline bool events_by_domain(const struct events *e)
+{
+	return e->setup->opt.kv_events_topic &&
+	       strstr(e->setup->opt.kv_events_topic, EV_TOPIC_DOMAIN);
+}
 
 /* events_wanted() - is anything to be published? */
 static inline bool events_wanted(const struct events *e)

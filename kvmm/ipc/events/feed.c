@@ -6,6 +6,7 @@
  * no room the core learns that its record is lost, and tells all names anew when half
  * of the ring is free.
  */
+#include <stdlib.h>
 #include <sys/mman.h>
 
 #include <kvmm/fault.h>
@@ -30,12 +31,33 @@ static void rec_fill(struct ev_rec *r, const struct core_name *n)
 		memcpy(r->ids, n->ids, 4ull * n->nr_ids);
 }
 
+/* The publisher learns the name of a domain before its first block. */
+static bool feed_domain(struct events *e, const struct core_name *n)
+{
+	struct ev_rec *r;
+
+	if (e->serials[n->domain] == n->serial + 1)
+		return true;
+	r = ev_ring_reserve(&e->ring, (u32)sizeof(*r) + KVMM_NAME_LEN);
+	if (!r)
+		return false;
+	r->kind = EV_DOMAIN;
+	r->domain = n->domain;
+	r->nr_ids = KVMM_NAME_LEN / 4;
+	memcpy(r->ids, n->name, KVMM_NAME_LEN);
+	ev_ring_commit(&e->ring);
+	e->serials[n->domain] = n->serial + 1;
+	return true;
+}
+
 static bool feed_put(void *arg, const struct core_name *n)
 {
 	struct events *e = arg;
 	struct ev_rec *r;
 
 	if (kv_fault(KV_FAULT_events_full))
+		return false;
+	if (n && e->serials && !feed_domain(e, n))
 		return false;
 	r = ev_ring_reserve(&e->ring, (u32)sizeof(*r) + (n ? 4 * n->nr_ids : 0));
 	if (!r)
@@ -77,6 +99,12 @@ int events_init(struct events *e)
 	if (e->names == MAP_FAILED) {
 		e->names = NULL;
 		return -ENOMEM;
+	}
+	if (events_by_domain(e)) {
+		e->serials = calloc(e->setup->cfg.max_domains, sizeof(*e->serials));
+		e->domains = calloc(e->setup->cfg.max_domains, sizeof(*e->domains));
+		if (!e->serials || !e->domains)
+			return -ENOMEM;
 	}
 	core_names_attach(core, e->names, &ops, e);
 	return 0;

@@ -36,12 +36,12 @@ void ev_keep_exit(struct ev_keep *k)
  *
  * Return: 0; -ENOMEM: the batch has its number, but is not kept, and none before it.
  */
-int ev_keep_add(struct ev_keep *k, const void *data, u32 len)
+int ev_keep_add(struct ev_keep *k, const char *topic, const void *data, u32 len)
 {
 	struct ev_kept *s = &k->slot[k->next % k->nr];
 
 	free(s->data);
-	s->data = malloc(len);
+	s->data = malloc(len + strlen(topic) + 1);
 	s->len = len;
 	k->next++;
 	if (!s->data) {
@@ -49,6 +49,8 @@ int ev_keep_add(struct ev_keep *k, const void *data, u32 len)
 		return -ENOMEM;
 	}
 	memcpy(s->data, data, len);
+	s->topic = (char *)s->data + len;
+	strcpy(s->topic, topic);
 	if (k->next - k->first > k->nr)
 		k->first = k->next - k->nr;
 	return 0;

@@ -26,6 +26,7 @@
 #endif
 
 #include <endian.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -54,9 +55,20 @@ bool events_built(void)
 #define SLOW_NS		(10 * NSEC_PER_SEC)	/* until a peer that takes nothing is given up */
 #define TAKE_MOST	4096u	/* records taken before requests are looked at */
 
-static const char *topic_of(const struct events *e)
+#define TOPIC_MOST	512u
+
+/* The topic of a batch of the domain; CORE_NONE: of no domain in particular. */
+static void topic_of(const struct events *e, u32 domain, char topic[TOPIC_MOST])
 {
-	return e->setup->opt.kv_events_topic ?: "";
+	const char *s = e->setup->opt.kv_events_topic ?: "";
+	const char *word = strstr(s, EV_TOPIC_DOMAIN);
+
+	if (!word)
+		snprintf(topic, TOPIC_MOST, "%s", s);
+	else
+		snprintf(topic, TOPIC_MOST, "%.*s%.*s%s", (int)(word - s), s, KVMM_NAME_LEN,
+			 domain == CORE_NONE ? "" : e->domains[domain],
+			 word + strlen(EV_TOPIC_DOMAIN));
 }
 
 static double seconds_now(void)
@@ -92,15 +104,49 @@ static void batch_out(struct events *e)
 {
 	struct ev_batch *b = e->batch;
 	const u64 seq = e->keep.next;
+	char topic[TOPIC_MOST];
 
 	if (!ev_batch_end(b))
 		return;
 	/* Never sent in part: the buffer has room for the largest batch. */
 	if (b->pack.full)
 		pr_err("a batch of events is too large for its buffer: it is cut");
-	if (ev_keep_add(&e->keep, b->buf, b->pack.len))
+	topic_of(e, e->domain, topic);
+	if (ev_keep_add(&e->keep, topic, b->buf, b->pack.len))
 		pr_debug("no memory to keep a batch of events");
-	(void)send_batch(e->pub, topic_of(e), seq, b->buf, b->pack.len);
+	(void)send_batch(e->pub, topic, seq, b->buf, b->pack.len);
+}
+
+/* Where topics have names of domains: all blocks of each are void. */
+static void clear_domains(struct events *e, const struct ev_rec *r)
+{
+	u32 i;
+
+	for (i = 0; i < e->setup->cfg.max_domains; i++) {
+		if (!e->domains[i][0])
+			continue;
+		e->domain = i;
+		ev_batch_begin(e->batch, seconds_now());
+		(void)ev_batch_add(e->batch, r);
+		batch_out(e);
+	}
+	e->domain = CORE_NONE;
+	ev_batch_begin(e->batch, seconds_now());
+}
+
+/* A record of another domain, where topics have their names: begin a batch. */
+static void batch_of_domain(struct events *e, const struct ev_rec *r)
+{
+	if (r->kind == EV_NAME && r->domain == e->domain)
+		return;
+	batch_out(e);
+	ev_batch_begin(e->batch, seconds_now());
+	if (r->kind == EV_DOMAIN)
+		memcpy(e->domains[r->domain], r->ids, KVMM_NAME_LEN);
+	else if (r->kind == EV_CLEAR)
+		clear_domains(e, r);
+	if (r->kind == EV_NAME)
+		e->domain = r->domain;
 }
 
 /* Send the records of the ring.  Return: were there any? */
@@ -113,8 +159,12 @@ static bool records_out(struct events *e)
 		return false;
 	ev_batch_begin(e->batch, seconds_now());
 	for (; r && nr < TAKE_MOST; r = ev_ring_next(&e->ring), nr++) {
-		bool more = ev_batch_add(e->batch, r);
+		bool more = true;
 
+		if (e->domains)
+			batch_of_domain(e, r);
+		if (r->kind != EV_DOMAIN)
+			more = ev_batch_add(e->batch, r);
 		ev_ring_done(&e->ring, r);
 		if (more)
 			continue;
@@ -210,13 +260,11 @@ static void take_requests(struct events *e)
 /* One batch, or the end, to a peer.  Return: 0; -EAGAIN: it reads slowly; or it is gone. */
 static int answer_one(struct events *e, struct ev_replay *p)
 {
+	/* Without topics as in vLLM with events of this form. */
+	const bool topics = !e->batch->arrays;
 	const struct ev_kept *k;
-	const char *topic = topic_of(e), *none = "";
 	int err;
 
-	/* As in vLLM with events of this form. */
-	if (e->batch->arrays)
-		topic = none = NULL;
 	/* A peer that was too slow for the batches kept gets the next ones. */
 	p->seq = max(p->seq, e->keep.first);
 	k = ev_keep_get(&e->keep, p->seq);
@@ -224,9 +272,9 @@ static int answer_one(struct events *e, struct ev_replay *p)
 	if (!err)
 		err = send_frame(e->router, "", 0, ZMQ_SNDMORE);
 	if (!err && k)
-		err = send_batch(e->router, topic, p->seq, k->data, k->len);
+		err = send_batch(e->router, topics ? k->topic : NULL, p->seq, k->data, k->len);
 	else if (!err)
-		err = send_batch(e->router, none, ~0ull, "", 0);
+		err = send_batch(e->router, topics ? "" : NULL, ~0ull, "", 0);
 	if (!err && k) {
 		p->seq++;
 		p->moved = kv_now_ns();
@@ -374,6 +422,7 @@ int events_start(struct events *e)
 	    ev_keep_init(&e->keep, e->setup->opt.kv_events_keep, first))
 		return -ENOMEM;
 	e->first = first;
+	e->domain = CORE_NONE;
 	e->batch->arrays = e->setup->opt.kv_events_format;
 	err = sockets_make(e);
 	if (err)
@@ -432,6 +481,8 @@ void events_exit(struct events *e)
 	e->sleeper.bell = -1;
 	ev_keep_exit(&e->keep);
 	free(e->batch);
+	free(e->serials);
+	free(e->domains);
 	e->batch = NULL;
 	ev_ring_exit(&e->ring);
 	if (e->names)
