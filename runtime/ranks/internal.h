@@ -190,15 +190,18 @@ int ranks_failed(struct ranks *r);
 /* ---- parent.c ---- */
 
 /*
- * Run mpiexec with the arguments @line, pass signals on to rank 0, and end as that does.
- * Returns only if it cannot be run: a negative errno.
+ * Run mpiexec with the arguments @line, which starts @nr ranks, pass signals on to rank 0,
+ * and end as that does.  Returns only if it cannot be run: a negative errno.
  */
-int parent_run(char **line);
+int parent_run(u32 nr, char **line);
 
 /* Connect to the parent, if there is one. */
 void parent_find(void);
 
 /* Let it know that this process is @rank. */
 void parent_tell(u32 rank);
+
+/* Let it know that this process has met all ranks. */
+void parent_joined(void);
 
 #endif /* RUNTIME_RANKS_INTERNAL_H */

@@ -97,7 +97,7 @@ static int run_mpiexec(u32 nr, char *self, char **argv)
 	line[3] = self;
 	for (i = 1; i < args; i++)
 		line[3 + i] = argv[i];
-	ret = parent_run(line);
+	ret = parent_run(nr, line);
 	free(line);
 	return ret;
 }

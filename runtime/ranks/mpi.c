@@ -172,6 +172,8 @@ int ranks_open(const struct ranks_opts *o, struct ranks **out, char *why, size_t
 		parent_tell(world.rank);
 	if (!ret)
 		ret = make_view(mpi, o, world.rank, out, why, len);
+	if (!ret)
+		parent_joined();
 	/* All ranks have found the same, and end MPI together. */
 	if (ret == -EINVAL || ret == -EXDEV)
 		mpi->finish();

@@ -12,9 +12,9 @@
  * without one tells the parent which rank died first: kvmm kills the others at once, so that
  * they have no time to say it.
  *
- * When the parent is gone, the kernel sends rank 0 a SIGTERM, and mpiexec one, too.  When
- * rank 0 is gone and mpiexec still waits for others, one of which may stand still, the parent
- * ends mpiexec, which kills them.
+ * When the parent is gone, the kernel sends rank 0 a SIGTERM, and mpiexec one, too.  When a
+ * rank is gone and mpiexec still waits for others, one of which may stand still, the parent
+ * ends mpiexec, which kills them.  It does the same when the ranks do not meet in 20 s.
  */
 #include <fcntl.h>
 #include <signal.h>
@@ -33,10 +33,14 @@
 #define PARENT_ENV	"KVRT_RANKS_PARENT"
 #define LOOK_MS		100
 #define LAST_LOOKS	30	/* that other ranks have to end, after rank 0 has */
+#define REST_LOOKS	50	/* that the others have, after another rank has ended */
+#define START_LOOKS	200	/* from the start of mpiexec until all ranks have joined */
 
 enum word_kind {
 	WORD_RANK,
 	WORD_CODE,
+	WORD_JOINED,
+	WORD_NR,
 };
 
 /* A message of a rank. */
@@ -60,19 +64,23 @@ static socklen_t address_of(const char *name, struct sockaddr_un *a)
  * struct kin - a rank, as the parent sees it
  * @fd:   its connection; -1: it has ended
  * @rank: its number, -1 until it has said it
- * @code: exit code that it has sent, or -1
+ * @said: [WORD_RANK] its number, [WORD_CODE] its exit code; -1: it has not said it
  */
 struct kin {
 	int	fd;
 	pid_t	pid;
-	s32	rank;
-	s32	code;
+	s32	said[WORD_NR];
 };
 
 /**
  * struct parent - the state of the parent
- * @lost: the first rank whose connection ended without an exit code, or NULL
- * @last: looks since rank 0 ended
+ * @want:   number of ranks that mpiexec starts
+ * @lost:   the first rank that ended without an exit code, or NULL
+ * @starts: looks while ranks had not joined
+ * @last:   looks since the first rank ended
+ * @passed: the last signal that mpiexec got from here, 0: none
+ * @ending: the value of @last when the parent began to end mpiexec, 0: it has not
+ * @said:   the parent has printed a line
  */
 struct parent {
 	int		poll;
@@ -82,7 +90,12 @@ struct parent {
 	struct kin	kin[RANKS_MAX];
 	u32		nr;
 	const struct kin *lost;
+	u32		want;
+	u32		starts;
 	u32		last;
+	int		passed;
+	u32		ending;
+	bool		said;
 };
 
 static int watch(const struct parent *p, int fd, u32 number)
@@ -103,13 +116,14 @@ static void kin_accept(struct parent *p)
 
 	if (fd < 0)
 		return;
-	if (p->nr == RANKS_MAX || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) ||
-	    watch(p, fd, p->nr)) {
+	/* An abstract name is open to all users. */
+	if (p->nr == p->want || getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &cred, &len) ||
+	    cred.uid != geteuid() || watch(p, fd, p->nr)) {
 		close(fd);
 		return;
 	}
 	p->kin[p->nr++] = (struct kin){
-		.fd = fd, .pid = cred.pid, .rank = -1, .code = -1,
+		.fd = fd, .pid = cred.pid, .said = { -1, -1, -1 },
 	};
 }
 
@@ -118,7 +132,7 @@ static struct kin *leader_of(struct parent *p)
 	u32 i;
 
 	for (i = 0; i < p->nr; i++)
-		if (!p->kin[i].rank)
+		if (!p->kin[i].said[WORD_RANK])
 			return &p->kin[i];
 	return NULL;
 }
@@ -129,11 +143,11 @@ static int code_sent(struct parent *p)
 	const struct kin *l = leader_of(p);
 	u32 i;
 
-	if (l && l->code >= 0)
-		return l->code;
+	if (l && l->said[WORD_CODE] >= 0)
+		return l->said[WORD_CODE];
 	for (i = 0; i < p->nr; i++)
-		if (p->kin[i].code > 0)
-			return p->kin[i].code;
+		if (p->kin[i].said[WORD_CODE] > 0)
+			return p->kin[i].said[WORD_CODE];
 	return -1;
 }
 
@@ -143,12 +157,13 @@ static void kin_read(struct parent *p, struct kin *k)
 	ssize_t n;
 
 	while ((n = recv(k->fd, &w, sizeof(w), 0)) == sizeof(w))
-		*(w.kind == WORD_CODE ? &k->code : &k->rank) = w.value;
+		if (w.kind < WORD_NR)
+			k->said[w.kind] = w.value;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
 	close(k->fd);
 	k->fd = -1;
-	if (k->code < 0 && k->rank >= 0 && !p->lost && code_sent(p) < 0)
+	if (k->said[WORD_CODE] < 0 && !p->lost && code_sent(p) < 0)
 		p->lost = k;
 }
 
@@ -160,7 +175,85 @@ static void pass_signal(struct parent *p)
 	if (read(p->signals, &info, sizeof(info)) != sizeof(info) ||
 	    info.ssi_signo == SIGCHLD)
 		return;
-	kill(l && l->fd >= 0 ? l->pid : p->child, (int)info.ssi_signo);
+	if (l && l->fd >= 0) {
+		kill(l->pid, (int)info.ssi_signo);
+		return;
+	}
+	p->passed = (int)info.ssi_signo;
+	kill(p->child, p->passed);
+}
+
+/* Ranks that have not ended. */
+static u32 kin_left(const struct parent *p)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < p->nr; i++)
+		n += p->kin[i].fd >= 0;
+	return n;
+}
+
+static u32 kin_joined(const struct parent *p)
+{
+	u32 i, n = 0;
+
+	for (i = 0; i < p->nr; i++)
+		n += p->kin[i].said[WORD_JOINED] >= 0;
+	return n;
+}
+
+/* A rank that has not joined, for a line; NULL: not even its number is known. */
+static const struct kin *kin_late(const struct parent *p)
+{
+	u32 i;
+
+	for (i = 0; i < p->nr; i++)
+		if (p->kin[i].said[WORD_JOINED] < 0 && p->kin[i].said[WORD_RANK] >= 0)
+			return &p->kin[i];
+	return NULL;
+}
+
+/* The ranks have not met: one of them stands still, or died before it found the parent. */
+static void say_late(struct parent *p)
+{
+	const struct kin *k = kin_late(p);
+
+	p->said = true;
+	if (k)
+		dprintf(STDERR_FILENO, "kvrt: error: rank %d (pid %d) has not joined the group in %u s\n",
+			k->said[WORD_RANK], k->pid, START_LOOKS * LOOK_MS / 1000);
+	else
+		dprintf(STDERR_FILENO, "kvrt: error: mpiexec has not started %u ranks in %u s\n",
+			p->want, START_LOOKS * LOOK_MS / 1000);
+}
+
+/*
+ * End mpiexec when ranks are left that do not end, or did not meet.  MPI itself waits for
+ * ever for a rank that stands still, and for one that died while it started.
+ */
+static void judge(struct parent *p)
+{
+	const struct kin *l = leader_of(p);
+	const bool joined = kin_joined(p) == p->want, ended = kin_left(p) < p->nr;
+	u32 most = l && l->fd < 0 ? LAST_LOOKS : REST_LOOKS;
+
+	if (!joined && p->lost)
+		most = 1;
+	if (!joined && !ended && ++p->starts == START_LOOKS) {
+		say_late(p);
+		most = 1;
+	} else if (!ended) {
+		return;
+	}
+	if (++p->last < most)
+		return;
+	if (!p->ending)
+		p->ending = p->last;
+	/* It does not take the first one while it is stopped. */
+	if (p->last == p->ending || p->last == p->ending + REST_LOOKS) {
+		p->passed = p->last == p->ending ? SIGTERM : SIGKILL;
+		kill(p->child, p->passed);
+	}
 }
 
 /* epoll reports the end of connections in the order in which they ended. */
@@ -168,7 +261,6 @@ static void look(struct parent *p)
 {
 	struct epoll_event ev[8];
 	const int n = epoll_wait(p->poll, ev, ARRAY_SIZE(ev), LOOK_MS);
-	const struct kin *l;
 	int i;
 
 	for (i = 0; i < n; i++) {
@@ -179,24 +271,47 @@ static void look(struct parent *p)
 		else
 			kin_read(p, &p->kin[ev[i].data.u32]);
 	}
-	l = leader_of(p);
-	if (l && l->fd < 0 && ++p->last == LAST_LOOKS)
-		kill(p->child, SIGTERM);
 }
 
-/* Say which rank died, unless a rank has said it.  Return: the exit code. */
+/* Say which process died, unless a rank has said it.  Return: the exit code. */
 static int parent_end(struct parent *p, int status)
 {
 	const int code = code_sent(p);
 
+	/* A rank that stood still may have gone on, and ended in order. */
+	if (p->said)
+		return EXIT_FAILURE;
 	if (code >= 0)
 		return code;
-	if (p->lost)
+	/* Ranks end when mpiexec is killed, and mpiexec is not when a rank is. */
+	if (WIFSIGNALED(status) && WTERMSIG(status) != p->passed)
+		dprintf(STDERR_FILENO, "kvrt: error: mpiexec (pid %d) was killed by signal %d, and the group has ended with it\n",
+			p->child, WTERMSIG(status));
+	else if (p->lost && p->lost->said[WORD_RANK] < 0)
+		dprintf(STDERR_FILENO, "kvrt: error: a rank (pid %d) has ended while it started, and the group with it\n",
+			p->lost->pid);
+	else if (p->lost)
 		dprintf(STDERR_FILENO, "kvrt: error: rank %d (pid %d) has ended, and the group with it\n",
-			p->lost->rank, p->lost->pid);
+			p->lost->said[WORD_RANK], p->lost->pid);
+	else if (!p->passed)
+		dprintf(STDERR_FILENO, "kvrt: error: mpiexec has ended with code %d, before the ranks met\n",
+			WEXITSTATUS(status));
 	if (WIFSIGNALED(status))
 		return 128 + WTERMSIG(status);
 	return WEXITSTATUS(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
+}
+
+/* mpiexec has ended: hear the last words of the ranks, and end those that stay. */
+static void kin_end(struct parent *p)
+{
+	u32 i, looks = 0;
+
+	do {
+		look(p);
+	} while (kin_left(p) && ++looks < LAST_LOOKS);
+	for (i = 0; i < p->nr; i++)
+		if (p->kin[i].fd >= 0)
+			kill(p->kin[i].pid, SIGKILL);
 }
 
 /* Pass signals on until mpiexec has ended.  Return: the exit code. */
@@ -204,26 +319,32 @@ static int parent_wait(struct parent *p)
 {
 	int status;
 
-	while (waitpid(p->child, &status, WNOHANG) != p->child)
+	while (waitpid(p->child, &status, WNOHANG) != p->child) {
 		look(p);
-	/* The last words. */
-	look(p);
+		judge(p);
+	}
+	kin_end(p);
 	return parent_end(p, status);
 }
 
 /* A socket that ranks connect to; its name goes to the environment. */
 static int parent_open(struct parent *p, const sigset_t *set)
 {
-	struct sockaddr_un a;
+	struct sockaddr_un a = { .sun_family = AF_UNIX };
+	socklen_t len = sizeof(a);
 	char name[64];
 
-	snprintf(name, sizeof(name), "kvrt-ranks-%d", getpid());
 	p->listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	p->signals = signalfd(-1, set, SFD_CLOEXEC | SFD_NONBLOCK);
 	p->poll = epoll_create1(EPOLL_CLOEXEC);
 	if (p->listener < 0 || p->signals < 0 || p->poll < 0 ||
-	    bind(p->listener, (void *)&a, address_of(name, &a)) ||
-	    listen(p->listener, RANKS_MAX) || setenv(PARENT_ENV, name, 1))
+	    /* The kernel finds a free name: containers may share names, and have equal pids. */
+	    bind(p->listener, (void *)&a, sizeof(a.sun_family)) ||
+	    getsockname(p->listener, (void *)&a, &len) || listen(p->listener, RANKS_MAX))
+		return -errno;
+	snprintf(name, sizeof(name), "%.*s",
+		 (int)(len - offsetof(struct sockaddr_un, sun_path) - 1), a.sun_path + 1);
+	if (setenv(PARENT_ENV, name, 1))
 		return -errno;
 	return watch(p, p->listener, SAW_LISTENER) ? : watch(p, p->signals, SAW_SIGNAL);
 }
@@ -266,12 +387,13 @@ static int child_start(struct parent *p, char **line)
 	return -err;
 }
 
-int parent_run(char **line)
+int parent_run(u32 nr, char **line)
 {
 	static struct parent p;
 	sigset_t set;
 	int err;
 
+	p.want = nr;
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);
@@ -324,6 +446,11 @@ void parent_tell(u32 rank)
 	if (!rank && !fcntl(parent_fd, F_SETOWN, getpid()) &&
 	    !fcntl(parent_fd, F_SETSIG, SIGTERM))
 		(void)!fcntl(parent_fd, F_SETFL, O_ASYNC);
+}
+
+void parent_joined(void)
+{
+	tell(WORD_JOINED, 1);
 }
 
 void ranks_exit_code(int code)
