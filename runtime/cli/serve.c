@@ -492,30 +492,35 @@ static int serve_ranks(struct server_opts *so, struct cli_ranks *cr)
 	return exit_of((enum server_end)ret, err);
 }
 
-static int serve(const struct serve_opts *o, char **argv, int nr,
-		 struct serve_models *m, struct keys *keys, struct cli_ranks *cr)
+/* What needs no daemon and no ranks: one process refuses it, before there are others. */
+static int prepare(const struct serve_opts *o, char **argv, int nr,
+		   struct serve_models *m, struct keys *keys, struct server_opts *so)
 {
-	struct server_opts so = { .models = m->list, .keys = keys };
-	enum server_end end;
-	int ret, err;
+	int ret;
 
-	ret = unix_opts(o, &so);
+	*so = (struct server_opts){ .models = m->list, .keys = keys };
+	ret = unix_opts(o, so);
 	if (!ret)
 		ret = model_list(o, argv, nr, m);
 	if (!ret)
 		ret = key_list(o, keys);
 	if (!ret)
-		ret = origin_list(o, &so);
+		ret = origin_list(o, so);
+	fill(o, so);
+	so->nr_models = m->nr;
+	return ret;
+}
+
+static int serve(const struct serve_opts *o, struct server_opts *so, struct cli_ranks *cr)
+{
+	enum server_end end;
+	int err, ret = cli_backend(o->backend, o->socket, &so->model);
+
 	if (ret)
 		return ret;
-	fill(o, &so);
-	ret = cli_backend(o->backend, o->socket, &so.model);
-	if (ret)
-		return ret;
-	so.nr_models = m->nr;
 	if (cr->ranks)
-		return serve_ranks(&so, cr);
-	end = server_run(&so, &err);
+		return serve_ranks(so, cr);
+	end = server_run(so, &err);
 	return exit_of(end, err);
 }
 
@@ -524,6 +529,7 @@ int cli_serve(int argc, char **argv)
 	/* A stuck thread may still read it at the end. */
 	static struct serve_models m;
 	struct keys keys = { 0 };
+	struct server_opts so;
 	struct cli_ranks cr;
 	char **args = calloc((size_t)argc + 2, sizeof(*args));
 	int nr, ret;
@@ -541,16 +547,23 @@ int cli_serve(int argc, char **argv)
 		pr_err("--tensor-parallel is for one model without adapters");
 		ret = EX_USAGE;
 	}
+	if (ret) {
+		free(args);
+		return max(ret, 0);
+	}
+	kv_log_init("kvrt", (enum kv_log_level)options.log_level);
+	kv_log_format((enum kv_log_format)options.log_format);
+	ret = prepare(&options, argv, nr, &m, &keys, &so);
 	if (!ret)
 		ret = cli_ranks_open(options.tensor_parallel, args, &cr);
 	/* A parent of ranks leaves the socket of the service manager to rank 0. */
 	kv_notify_init();
 	free(args);
-	if (ret)
-		return max(ret, 0);
-	kv_log_init("kvrt", (enum kv_log_level)options.log_level);
-	kv_log_format((enum kv_log_format)options.log_format);
-	ret = serve(&options, argv, nr, &m, &keys, &cr);
+	if (ret) {
+		keys_free(&keys);
+		return ret;
+	}
+	ret = serve(&options, &so, &cr);
 	cli_ranks_close(&cr, ret);
 	keys_free(&keys);
 	return ret;

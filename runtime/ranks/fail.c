@@ -147,6 +147,9 @@ void ranks_close(struct ranks *r)
 	ret = ranks_failed(r);
 	if (!ret)
 		ret = ranks_await_all(r, RANKS_W_CLOSED, 1);
+	/* A rank may have closed after a failure: then it leaves MPI as it is, and so do all. */
+	if (!ret)
+		ret = ranks_failed(r);
 	ranks_view_free(r);
 	if (home)
 		leave_home(w, home);

@@ -9,6 +9,7 @@
  * killed.  A rank that dies or stands still ends the group with one line, and the next group
  * finds the cached prefixes.
  */
+#include <arpa/inet.h>
 #include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -332,13 +333,28 @@ static void refused_start(const char *const more[], const char *line, bool one_p
 	else
 		rig_start(&rig, POOLS, NULL);
 	j = job_startv(&rig, "kvrt", (char *const *)(uintptr_t)argv);
-	ck_assert_int_ne(job_wait(&j, 30 * time_scale()), 0);
+	ck_assert_int_ne(job_wait(&j, 8 * time_scale()), 0);
 	text = slurp(j.err);
 	at = strstr(text, line);
 	ck_assert_msg(at != NULL, "no '%s' in\n%s", line, text);
 	ck_assert_msg(!strstr(at + 1, line), "twice:\n%s", text);
 	free(text);
 	teardown();
+}
+
+/* A port of 127.0.0.1 that is in use until @fd is closed. */
+static u32 listen_somewhere(int *fd)
+{
+	struct sockaddr_in a = {
+		.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK),
+	};
+	socklen_t len = sizeof(a);
+
+	*fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+	ck_assert_int_eq(bind(*fd, (void *)&a, len), 0);
+	ck_assert_int_eq(listen(*fd, 1), 0);
+	ck_assert_int_eq(getsockname(*fd, (void *)&a, &len), 0);
+	return ntohs(a.sin_port);
 }
 
 START_TEST(test_refused)
@@ -348,10 +364,21 @@ START_TEST(test_refused)
 	static const char * const lora[] = {
 		"--tensor-parallel", "2", "--enable-lora", NULL,
 	};
+	static const char * const keys[] = {
+		"--tensor-parallel", "2", "--api-key-file", "/nonexistent", NULL,
+	};
+	char port[12];
+	int fd;
+	const char *taken[] = { "--tensor-parallel", "2", "--port", port, NULL };
 
 	refused_start(three, "3 ranks cannot share 4 attention heads", false);
 	refused_start(two, "too few device pools for the 2 shards", true);
 	refused_start(lora, "--tensor-parallel is for one model without adapters", false);
+	refused_start(keys, "--api-key-file /nonexistent", false);
+	/* Rank 0 leaves the group while rank 1 still loads. */
+	snprintf(port, sizeof(port), "%u", listen_somewhere(&fd));
+	refused_start(taken, "cannot listen on 127.0.0.1", false);
+	close(fd);
 }
 END_TEST
 
