@@ -64,9 +64,7 @@ int cli_ranks_open(u32 nr, char **argv, struct cli_ranks *cr)
 	if (ret) {
 		if (ranks_launched_first())
 			pr_err("--tensor-parallel %u: %s", nr, why);
-		ret = ret == -EINVAL ? EX_USAGE : EX_UNAVAILABLE;
-		ranks_exit_code(ret);
-		return ret;
+		return ret == -EINVAL ? EX_USAGE : EX_UNAVAILABLE;
 	}
 	engine_ranks_link(cr->ranks, ROOM_BYTES, &cr->link);
 	return 0;
@@ -208,18 +206,21 @@ int cli_ranks_follow(struct cli_ranks *cr, const char *dir, const struct model_o
 	return CLI_EX_DEVICE;
 }
 
-void cli_ranks_close(struct cli_ranks *cr, int code)
+int cli_ranks_close(struct cli_ranks *cr, int code)
 {
 	const bool leads = cr->ranks && prints(cr);
 
+	int own;
+
 	if (!cr->ranks)
-		return;
+		return ranks_exit_code(code);
 	if (leads)
 		engine_ranks_end(cr->ranks);
-	ranks_exit_code(code);
+	own = ranks_exit_code(code);
 	/* A rank that stands still does not end by itself. */
 	if (leads && ranks_failure(cr->ranks))
 		ranks_kill(cr->ranks);
 	ranks_close(cr->ranks);
 	cr->ranks = NULL;
+	return own;
 }

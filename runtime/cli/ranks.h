@@ -48,7 +48,7 @@ int cli_ranks_agree(struct cli_ranks *cr, const char *dir, const struct model_op
 int cli_ranks_follow(struct cli_ranks *cr, const char *dir, const struct model_opts *mo,
 		     const struct engine_opts *eo);
 
-/* @code: exit code of this process. */
-void cli_ranks_close(struct cli_ranks *cr, int code);
+/* Tell @code, or that of the group, to the parent.  Return: exit code of this process. */
+int cli_ranks_close(struct cli_ranks *cr, int code);
 
 #endif /* RUNTIME_CLI_RANKS_H */

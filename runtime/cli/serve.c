@@ -492,7 +492,7 @@ static int serve_ranks(struct server_opts *so, struct cli_ranks *cr)
 	return exit_of((enum server_end)ret, err);
 }
 
-/* What needs no daemon and no ranks: one process refuses it, before there are others. */
+/* What needs no ranks: one process refuses it, before there are others. */
 static int prepare(const struct serve_opts *o, char **argv, int nr,
 		   struct serve_models *m, struct keys *keys, struct server_opts *so)
 {
@@ -508,16 +508,14 @@ static int prepare(const struct serve_opts *o, char **argv, int nr,
 		ret = origin_list(o, so);
 	fill(o, so);
 	so->nr_models = m->nr;
-	return ret;
+	return ret ? ret : cli_backend(o->backend, o->socket, &so->model);
 }
 
-static int serve(const struct serve_opts *o, struct server_opts *so, struct cli_ranks *cr)
+static int serve(struct server_opts *so, struct cli_ranks *cr)
 {
 	enum server_end end;
-	int err, ret = cli_backend(o->backend, o->socket, &so->model);
+	int err;
 
-	if (ret)
-		return ret;
 	if (cr->ranks)
 		return serve_ranks(so, cr);
 	end = server_run(so, &err);
@@ -530,7 +528,7 @@ int cli_serve(int argc, char **argv)
 	static struct serve_models m;
 	struct keys keys = { 0 };
 	struct server_opts so;
-	struct cli_ranks cr;
+	struct cli_ranks cr = { 0 };
 	char **args = calloc((size_t)argc + 2, sizeof(*args));
 	int nr, ret;
 
@@ -559,12 +557,9 @@ int cli_serve(int argc, char **argv)
 	/* A parent of ranks leaves the socket of the service manager to rank 0. */
 	kv_notify_init();
 	free(args);
-	if (ret) {
-		keys_free(&keys);
-		return ret;
-	}
-	ret = serve(&options, &so, &cr);
-	cli_ranks_close(&cr, ret);
+	if (!ret)
+		ret = serve(&so, &cr);
+	ret = cli_ranks_close(&cr, ret);
 	keys_free(&keys);
 	return ret;
 }

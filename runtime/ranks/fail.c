@@ -106,7 +106,7 @@ void ranks_abort(struct ranks *r, const char *why)
 		return;
 	if (!__atomic_exchange_n(&r->w->failed.told, 1, __ATOMIC_ACQ_REL))
 		dprintf(STDERR_FILENO, "kvrt: error: %s\n", r->failure);
-	ranks_exit_code(EXIT_FAILURE);
+	(void)ranks_exit_code(EXIT_FAILURE);
 	/* mpiexec does not answer while it is stopped, or while it ends the group itself. */
 	signal(SIGALRM, SIG_DFL);
 	sigemptyset(&set);

@@ -227,9 +227,18 @@ static void say_late(struct parent *p)
 			p->want, START_LOOKS * LOOK_MS / 1000);
 }
 
+static void kin_kill(struct parent *p)
+{
+	u32 i;
+
+	for (i = 0; i < p->nr; i++)
+		if (p->kin[i].fd >= 0)
+			kill(p->kin[i].pid, SIGKILL);
+}
+
 /*
- * End mpiexec when ranks are left that do not end, or did not meet.  MPI itself waits for
- * ever for a rank that stands still, and for one that died while it started.
+ * End the ranks and mpiexec when ranks are left that do not end, or did not meet.  MPI
+ * itself waits for ever for a rank that stands still, and for one that died while it started.
  */
 static void judge(struct parent *p)
 {
@@ -251,6 +260,8 @@ static void judge(struct parent *p)
 		p->ending = p->last;
 	/* It does not take the first one while it is stopped. */
 	if (p->last == p->ending || p->last == p->ending + REST_LOOKS) {
+		/* mpiexec would let a stopped rank go on for a second. */
+		kin_kill(p);
 		p->passed = p->last == p->ending ? SIGTERM : SIGKILL;
 		kill(p->child, p->passed);
 	}
@@ -304,14 +315,12 @@ static int parent_end(struct parent *p, int status)
 /* mpiexec has ended: hear the last words of the ranks, and end those that stay. */
 static void kin_end(struct parent *p)
 {
-	u32 i, looks = 0;
+	u32 looks = 0;
 
 	do {
 		look(p);
 	} while (kin_left(p) && ++looks < LAST_LOOKS);
-	for (i = 0; i < p->nr; i++)
-		if (p->kin[i].fd >= 0)
-			kill(p->kin[i].pid, SIGKILL);
+	kin_kill(p);
 }
 
 /* Pass signals on until mpiexec has ended.  Return: the exit code. */
@@ -411,13 +420,13 @@ int parent_run(u32 nr, char **line)
 
 /* ---- a rank ---- */
 
-static void tell(enum word_kind kind, int value)
+/* Return: whether the parent gets it. */
+static bool tell(enum word_kind kind, int value)
 {
 	const struct word w = { .kind = kind, .value = value };
 
 	/* The parent may be gone. */
-	if (parent_fd >= 0)
-		(void)!send(parent_fd, &w, sizeof(w), MSG_NOSIGNAL);
+	return parent_fd >= 0 && send(parent_fd, &w, sizeof(w), MSG_NOSIGNAL) == sizeof(w);
 }
 
 void parent_find(void)
@@ -441,7 +450,7 @@ void parent_tell(u32 rank)
 {
 	if (parent_fd < 0)
 		return;
-	tell(WORD_RANK, (int)rank);
+	(void)!tell(WORD_RANK, (int)rank);
 	/* Without this signal rank 0 would outlive its parent, and nothing worse. */
 	if (!rank && !fcntl(parent_fd, F_SETOWN, getpid()) &&
 	    !fcntl(parent_fd, F_SETSIG, SIGTERM))
@@ -450,10 +459,10 @@ void parent_tell(u32 rank)
 
 void parent_joined(void)
 {
-	tell(WORD_JOINED, 1);
+	(void)!tell(WORD_JOINED, 1);
 }
 
-void ranks_exit_code(int code)
+int ranks_exit_code(int code)
 {
-	tell(WORD_CODE, code);
+	return tell(WORD_CODE, code) ? 0 : code;
 }

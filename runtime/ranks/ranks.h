@@ -172,9 +172,12 @@ void ranks_kill(struct ranks *r);
  * ranks_exit_code() - say that this rank ends with @code
  *
  * The process that a user started ends with the code of rank 0.  A rank that dies without
- * this call has failed.  Does nothing if the user started mpiexec.
+ * this call has failed.
+ *
+ * Return: the exit code of this process.  It is @code if the user started mpiexec, and 0 if
+ * the parent has taken @code: mpiexec prints errors of its own about ranks that fail.
  */
-void ranks_exit_code(int code);
+int ranks_exit_code(int code);
 
 /**
  * ranks_launch() - start this program as @nr ranks

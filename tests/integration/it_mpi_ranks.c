@@ -134,8 +134,7 @@ static int rank_main(const char *scene, u32 nr, char **argv)
 	if ((strcmp(scene, "bare") && ranks_launch(nr, argv, why, sizeof(why))) ||
 	    ranks_open(&o, &r, why, sizeof(why))) {
 		dprintf(STDERR_FILENO, "refused: %s\n", why);
-		ranks_exit_code(3);
-		return 3;
+		return ranks_exit_code(3);
 	}
 	dprintf(STDOUT_FILENO, "pid %u %d\n", ranks_number(r), getpid());
 	catch_term();
@@ -148,7 +147,7 @@ static int rank_main(const char *scene, u32 nr, char **argv)
 	exchange(r, !strcmp(scene, "abort") ? ~0u : ROUNDS);
 	messages(r);
 	gather(r);
-	ranks_exit_code(0);
+	(void)ranks_exit_code(0);
 	ranks_close(r);
 	dprintf(STDOUT_FILENO, "whole\n");
 	return 0;
