@@ -134,6 +134,7 @@ same 'keys of the file in its page'
 cat >"$work/others" <<-'EOF'
 	--add
 	--collector
+	--cpus-per-task
 	--crash
 	--enable-hierarchical-cache
 	--events
@@ -141,14 +142,19 @@ cat >"$work/others" <<-'EOF'
 	--hicache-mem-layout
 	--hicache-storage-backend
 	--hicache-storage-backend-extra-config
+	--job-name
 	--jobs
 	--kv-transfer-config
 	--last
 	--list
+	--mem
 	--model-path
 	--mpi
 	--no-create-home
+	--nodelist
+	--nodes
 	--now
+	--ntasks
 	--out
 	--part
 	--path
@@ -161,6 +167,7 @@ cat >"$work/others" <<-'EOF'
 	--seeds
 	--shell
 	--shm-size
+	--signal
 	--system
 	--tiny
 	--unix-socket
