@@ -904,7 +904,7 @@ INSTALLED = $(call put,755,$(BIN_PROGS),$(bindir),$(B)/) \
 	    $(call put,644,$(SAMPLES),$(docdir)/examples,$(B)/share/) \
 	    $(call put,644,$(UNITS),$(unitdir),$(B)/share/) \
 	    $(call put,644,$(SCRIPTS_BT),$(docdir)/examples,$(B)/share/) \
-	    $(foreach f,$(wildcard kvmm/dist/prometheus/* kvmm/dist/grafana/*),644:$(f):$(docdir)/examples/$(notdir $(f))) \
+	    $(foreach f,$(wildcard kvmm/dist/prometheus/* kvmm/dist/grafana/* kvmm/dist/kubernetes/*),644:$(f):$(docdir)/examples/$(notdir $(f))) \
 	    644:kvmm/dist/sysusers.conf:$(sysusersdir)/kvmm.conf
 # Directories that only kvmm uses.
 OUR_DIRS = $(libdir)/kvmm $(docdir)/Documentation/measurements $(docdir)/Documentation/figures $(docdir)/Documentation $(docdir)/examples \

@@ -49,7 +49,7 @@ for f in kvmm kvmm-hold swapd kvmm-proc kvctl kvtop kvrt; do
 	run bash -c '. "$1" && complete -p "$2"' - "$dest$usr/share/bash-completion/completions/$f" $f
 	check "completion of $f" says "^complete .* $f$"
 done
-for f in kvmm.rules.yml prometheus.yml kvmm.json; do
+for f in kvmm.rules.yml prometheus.yml kvmm.json kvmm.yaml kvrt.yaml; do
 	check "$f is there" cmp "$KVMM_TOP"/kvmm/dist/*/$f "$dest$usr/share/doc/kvmm/examples/$f"
 done
 check 'the pages that README names' [ -e "$dest$usr/share/doc/kvmm/Documentation/daemon.md" ]

@@ -139,6 +139,7 @@ cat >"$work/others" <<-'EOF'
 	--enable-hierarchical-cache
 	--events
 	--first
+	--from-literal
 	--hicache-mem-layout
 	--hicache-storage-backend
 	--hicache-storage-backend-extra-config
