@@ -97,9 +97,9 @@ def get(url, body=None, key="secret"):
         return 0, str(e)
 
 
-def complete(url, tokens, key="secret"):
+def complete(url, tokens, key="secret", samples=1):
     code, text = get(f"{url}/v1/completions", {
-        "prompt": PROMPT, "max_tokens": tokens, "temperature": 0, "ignore_eos": True}, key)
+        "prompt": PROMPT, "max_tokens": tokens, "n": samples, "temperature": 0, "ignore_eos": True}, key)
     return code, json.loads(text) if code else {}
 
 
@@ -115,14 +115,15 @@ def wait(condition, seconds=30):
 def stop_at_work(server, url, check):
     """SIGTERM to process 1, as a kubelet does, while a long request runs."""
     answers = []
-    t = threading.Thread(target=lambda: answers.append(complete(url, 900)))
+    t = threading.Thread(target=lambda: answers.append(complete(url, 900, samples=8)))
     t.start()
-    time.sleep(0.4)
+    busy = r"^kvrt_num_requests_running\{.*\} [1-9]"
+    check("the server works", wait(lambda: re.search(busy, get(f"{url}/metrics")[1], re.M), 10))
     os.kill(first_of(server), signal.SIGTERM)
     t.join()
     code, body = answers[0]
     check("the request that runs is whole",
-          code == 200 and body["usage"]["completion_tokens"] == 900)
+          code == 200 and body["usage"]["completion_tokens"] == 7200)
     check("exit code of the server", server.wait(30) == 0)
 
 
@@ -178,6 +179,7 @@ def run(parts, build, work, check):
             daemon.wait()
         log.seek(0)
         lines = log.read()
+        check("both drains", lines.count("kvrt: finishing 1 request") == 2)
         check("no warning", not re.search("(error|warning):", lines))
         if os.environ.get("SHOW"):
             print(lines)

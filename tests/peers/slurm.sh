@@ -156,18 +156,19 @@ submit()
 		"${args[@]}")
 }
 
-# complete TOKENS: the answer in $out
+# complete TOKENS SAMPLES: the answer in $out
 complete()
 {
 	run curl -s --max-time 60 "$url/v1/completions" -H 'Content-Type: application/json' -d '{
-		"model": "demo-model", "temperature": 0, "ignore_eos": true, "max_tokens": '"$1"',
+		"model": "demo-model", "temperature": 0, "ignore_eos": true, "max_tokens": '"$1"', "n": '"$2"',
 		"prompt": "Once upon a time there was a little house in the wood, and in it"}'
 }
 
 field()		{ jq -r "$1" <<<"$out" 2>/dev/null; }
+stopped()	{ jq -r "$1" "$work/answer" 2>/dev/null; }
 text_is_same()	{ [ "$(field '.choices[0].text')" = "$text" ]; }
-is_whole()	{ [ "$(field '.usage.completion_tokens')" = 900 ]; }
-is_503()	{ [ "$(field '.error.type')" = service_unavailable ]; }
+is_whole()	{ [ "$(stopped '.usage.completion_tokens')" = 7200 ]; }
+is_503()	{ [ "$(stopped '.error.type')" = service_unavailable ]; }
 has_cached()	{ [ "$(field '.usage.prompt_tokens_details.cached_tokens')" -gt 0 ]; }
 
 # one_process: the text of one process without Slurm in $text
@@ -180,7 +181,7 @@ one_process()
 	KVMM_RUNDIR=$work/alone kvrt serve "${args[@]}" --threads 1 2>>"$work/alone.log" &
 	server=$!
 	check 'one process answers' within 30 is_ready
-	complete 48
+	complete 48 1
 	text=$(field '.choices[0].text')
 	check 'the text of one process' [ "${#text}" -gt 20 ]
 	kill $server
@@ -193,9 +194,11 @@ one_process()
 answers()
 {
 	check "$1: it answers" within 60 is_ready
-	complete 48
+	complete 48 1
 	check "$1: the text of one process" text_is_same
 }
+
+is_busy()	{ curl -s "$url/metrics" | grep -q '^kvrt_num_requests_running{.*} [1-9]'; }
 
 # stop_during NAME SECONDS COMMAND..: run it while the server works at a long request
 stop_during()
@@ -203,12 +206,12 @@ stop_during()
 	local name=$1 limit=$2
 
 	shift 2
-	(complete 900; echo "$out" >"$work/answer") &
-	sleep 0.3
+	(complete 900 8; echo "$out" >"$work/answer") &
+	check "$name: the server works" within 10 is_busy
 	"$@"
 	check "$name: the job ends" within "$limit" is_gone
 	wait $!
-	out=$(cat "$work/answer")
+	out=$(cut -c1-300 "$work/answer"; jq -c .usage "$work/answer")
 }
 
 # drained NAME: the request was finished in order
@@ -285,13 +288,39 @@ check 'mpiexec: completed' state_is COMPLETED
 submit mpiexec
 answers 'mpiexec again'
 stop_during 'mpiexec, scancel' 35 scancel "$job"
-check 'mpiexec, scancel: the request gets 503' is_503
+check 'mpiexec, scancel: no server is left' [ "$(kvmm_left | grep -cxE 'kvrt|mpiexec')" = 0 ]
 
 job=$daemon_job
 scancel "$job"
 check 'the daemon: the job ends' within 35 is_gone
 check 'the daemon: in order' in_log 'kvmm: SIGTERM: shutting down'
-check 'no process is left' within 10 none_left
+
+# ---- a daemon outside of Slurm, with a tenant
+KVMM_RUNDIR=$work/service kvmm-hold --backend host --pool host:64M --pool host:64M \
+	--tenant "alice,owner=$(id -un)" 2>"$work/service.log" &
+service=$!
+children+=($service)
+check 'the service starts' within 30 test -S "$work/service/alice/attach.sock"
+export KVMM_RUNDIR=$work/service/alice
+for round in first second; do
+	submit server
+	answers "service, $round job"
+	[ $round = first ] || check 'service: the second job finds the prefix' has_cached
+	stop_during "service, $round job, scancel" 35 scancel "$job"
+	drained "service, $round job, scancel"
+done
+
+# ---- srun without PMIx
+for plugin in none pmi2; do
+	run timeout 60 srun --mpi=$plugin -n 2 kvrt serve "${args[@]}" --tensor-parallel 2
+	check "srun --mpi=$plugin is refused" rc_is 1
+	check "srun --mpi=$plugin: the reason" says 'OMPI was not built with SLURM.s PMI'
+done
+
+kill $service
+wait $service
+children=("${children[@]:0:2}")
+check 'no process is left at last' within 10 none_left
 check 'no file of Open MPI is left' [ -z "$(segments_left)" ]
 check 'no run directory is left' [ -z "$(ls -A "$TMPDIR")" ]
 checks_done
