@@ -58,19 +58,23 @@ within()
 	done
 }
 
-# segments: files of shared memory of Open MPI, of this user
-segments()
+# note_segments: files of shared memory of Open MPI that processes of jobs map now
+note_segments()
 {
-	find /dev/shm -maxdepth 1 -uid "$(id -u)" -name "*_segment.$node.*" | sort
+	local p
+
+	for p in $(ours); do
+		grep -ohE '/dev/shm/[a-z]+_segment[.][^ ]*' /proc/$p/maps
+	done 2>/dev/null >>"$work/segments"
 }
 
-# segments_left: those of them that were made since the start and that no process maps
+# segments_left: those of them that are still there
 segments_left()
 {
 	local file
 
-	for file in $(segments | comm -13 "$work/before" -); do
-		grep -qsF "$file" /proc/[0-9]*/maps || echo "$file"
+	sort -u "$work/segments" | while read -r file; do
+		[ ! -e "$file" ] || echo "$file"
 	done
 }
 
@@ -196,6 +200,7 @@ answers()
 	check "$1: it answers" within 60 is_ready
 	complete 48 1
 	check "$1: the text of one process" text_is_same
+	note_segments
 }
 
 is_busy()	{ curl -s "$url/metrics" | grep -q '^kvrt_num_requests_running{.*} [1-9]'; }
@@ -222,7 +227,6 @@ drained()
 	check "$1: one signal" in_log_not 'a second signal: '
 }
 
-segments >"$work/before"
 configure
 args=("$model" --mode exact --port "$port")
 script one 'One job' 1
@@ -321,6 +325,7 @@ kill $service
 wait $service
 children=("${children[@]:0:2}")
 check 'no process is left at last' within 10 none_left
+check 'files of Open MPI were seen' [ "$(sort -u "$work/segments" | wc -l)" -ge 16 ]
 check 'no file of Open MPI is left' [ -z "$(segments_left)" ]
 check 'no run directory is left' [ -z "$(ls -A "$TMPDIR")" ]
 checks_done
