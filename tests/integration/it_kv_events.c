@@ -22,6 +22,7 @@
 #include "tests/integration/events_sub.h"
 #include "tests/integration/harness.h"
 #include "tests/kv_read.h"
+#include "tests/tmp.h"
 
 #define TOKENS		16u		/* of a block */
 #define LONG		16000u
@@ -520,6 +521,9 @@ static void refused(int code, const char *says, const char *a, const char *b)
 
 START_TEST(test_refused)
 {
+	char path[128];
+	FILE *f;
+
 	start("--host-size", "0", NULL);
 	refused(EX_USAGE, "--kv-events: 'localhost:5' is no endpoint", "--kv-events",
 		"localhost:5");
@@ -527,6 +531,13 @@ START_TEST(test_refused)
 		"tcp://127.0.0.1:0");
 	refused(EX_CANTCREAT, "--kv-events: ipc:///proc/none cannot be bound", "--kv-events",
 		"ipc:///proc/none");
+	/* A file that is no socket stays. */
+	f = fopen(tmp_name(path + 6, sizeof(path) - 6, "events"), "w");
+	ck_assert(f && !fclose(f));
+	memcpy(path, "ipc://", 6);
+	refused(EX_CANTCREAT, "cannot be bound: Socket operation on non-socket", "--kv-events", path);
+	ck_assert(!access(path + 6, F_OK));
+	unlink(path + 6);
 	stop();
 }
 END_TEST

@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 
 #include <kvmm/log.h>
 
@@ -123,22 +124,45 @@ static int endpoint_name(struct ev_listen *l)
 	return 0;
 }
 
+/* Remove the socket of a daemon that died.  Another kind of file is an error. */
+static int path_clear(const char *path)
+{
+	struct stat st;
+
+	if (lstat(path, &st))
+		return errno == ENOENT ? 0 : -errno;
+	if (!S_ISSOCK(st.st_mode))
+		return -ENOTSOCK;
+	return unlink(path) ? -errno : 0;
+}
+
+/* Only this user, and root, may connect to a path. */
+static int bind_private(int fd, const struct sockaddr *sa, socklen_t len)
+{
+	const mode_t mask = umask(0177);
+	const int err = bind(fd, sa, len) ? -errno : 0;
+
+	umask(mask);
+	return err;
+}
+
 static int listen_on(struct ev_listen *l)
 {
 	const int one = 1;
 	socklen_t len;
 	const struct sockaddr *sa = where(l, &len);
+	int err = l->ipc ? path_clear(l->path.sun_path) : 0;
 
+	if (err)
+		return err;
 	l->fd = socket(sa->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (l->fd < 0)
 		return -errno;
-	/* The socket of a daemon that died. */
-	if (l->ipc)
-		unlink(l->path.sun_path);
-	else if (setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)))
+	if (!l->ipc && setsockopt(l->fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)))
 		return -errno;
-	if (bind(l->fd, sa, len))
-		return -errno;
+	err = bind_private(l->fd, sa, len);
+	if (err)
+		return err;
 	l->made = true;
 	if (listen(l->fd, BACKLOG))
 		return -errno;

@@ -306,6 +306,17 @@ static bool answer_requests(struct events *e)
 
 /* ---- the thread ---- */
 
+/* Can another request for old batches be taken?  One that waits must not end the sleep. */
+static bool takes_request(const struct events *e)
+{
+	u32 i;
+
+	for (i = 0; e->router && i < EV_REPLAYS; i++)
+		if (!e->replays[i].len)
+			return true;
+	return false;
+}
+
 static void wait_for_work(struct events *e, int ms)
 {
 	zmq_pollitem_t item[2] = {
@@ -314,7 +325,7 @@ static void wait_for_work(struct events *e, int ms)
 	};
 	u64 count;
 
-	(void)zmq_poll(item, e->router ? 2 : 1, ms);
+	(void)zmq_poll(item, takes_request(e) ? 2 : 1, ms);
 	if ((item[0].revents & ZMQ_POLLIN) &&
 	    read(e->sleeper.bell, &count, sizeof(count)) < 0)
 		return;
