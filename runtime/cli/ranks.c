@@ -19,6 +19,9 @@
 #include "runtime/cli/ranks.h"
 #include "runtime/engine/ranked.h"
 #include "runtime/ranks/ranks.h"
+#include "runtime/server/server.h"
+
+static_assert(RANKS_LOST_CODE == CLI_EX_DEVICE, "a lost rank ends kvrt as a lost device does");
 
 #define LOAD_MS		3600000u	/* that one rank may load longer than another */
 #define ROOM_BYTES	(16ull << 20)	/* touched as far as it is used */
@@ -107,11 +110,11 @@ static void digest_text(const char *text, u8 *out)
 static void options_text(const struct model_opts *m, const struct engine_opts *e,
 			 char *text, size_t len)
 {
-	snprintf(text, len, "%u %u %u %s %u %u %u %u %u %u %u %s %u %u %u %u", m->dtype,
+	snprintf(text, len, "%u %u %u %s %u %u %u %u %u %u %u %s %u %u %u %u %u %u", m->dtype,
 		 m->kv_type, m->mode, m->kernel ? m->kernel : "", m->weights,
 		 m->quantization, m->max_len, m->max_rows, m->max_seqs, m->window_group,
 		 m->dummy, e->domain ? e->domain : "", e->block_tokens, e->state_tokens,
-		 e->max_seqs, e->max_batch);
+		 e->max_seqs, e->max_batch, e->chunk, e->rank_timeout_ms);
 }
 
 /* Open the model's files and read their heads; @link: judge this rank's part. */
@@ -200,6 +203,9 @@ int cli_ranks_follow(struct cli_ranks *cr, const char *dir, const struct model_o
 	model_free(model);
 	if (!ret)
 		return 0;
+	/* The others do not know an error of this rank. */
+	if (!ranks_failure(cr->ranks))
+		ranks_abort(cr->ranks, why.text);
 	/* Rank 0 says why, unless it is the one that has failed. */
 	if (!strncmp(why.text, "rank 0 ", 7))
 		pr_err("%s", why.text);
@@ -214,11 +220,11 @@ int cli_ranks_close(struct cli_ranks *cr, int code)
 
 	if (!cr->ranks)
 		return ranks_exit_code(code);
-	if (leads)
+	if (leads && !server_is_stuck)
 		engine_ranks_end(cr->ranks);
 	own = ranks_exit_code(code);
-	/* A rank that stands still does not end by itself. */
-	if (leads && ranks_failure(cr->ranks))
+	/* A rank that stands still, or loads, does not end by itself. */
+	if (leads && (ranks_failure(cr->ranks) || server_is_stuck))
 		ranks_kill(cr->ranks);
 	ranks_close(cr->ranks);
 	cr->ranks = NULL;

@@ -93,7 +93,7 @@ static_assert(SERVER_ADAPTERS_MAX == KV_LIST_MAX, "as many as --lora may be give
 	  "compute threads, 0: one for each core; with --tensor-parallel: of each process, 0: its share of the cores") \
 	CLI_MODEL_OPTS(x)						\
 	x(uint, tensor_parallel, "tensor-parallel", "1", 1, KVMM_MAX_SHARDS, "N", \
-	  "processes that share one model, each with a device pool of kvmm; without mpiexec kvrt starts them itself") \
+	  "processes that share one model on CPUs, each with a device pool of kvmm; kvrt runs mpiexec, unless mpiexec or srun started it") \
 	x(uint, rank_timeout, "rank-timeout", "30", 1, 86400, "SECONDS", \
 	  "time after which a process of --tensor-parallel that does not answer has failed, and the group ends; it counts when all have loaded") \
 	x(uint, max_model_len, "max-model-len", "0", 0, 1 << 30, "N",	\
@@ -480,12 +480,12 @@ static int serve_ranks(struct server_opts *so, struct cli_ranks *cr)
 
 	if (!so->engine.domain)
 		so->engine.domain = m->domain;
+	so->engine.rank_timeout_ms = options.rank_timeout * 1000;
 	ret = cli_ranks_agree(cr, m->dir, &so->model, &so->engine);
 	if (ret)
 		return ret;
 	so->model.link = &cr->link;
 	so->engine.ranks = cr->ranks;
-	so->engine.rank_timeout_ms = options.rank_timeout * 1000;
 	if (cli_ranks_follows(cr))
 		return cli_ranks_follow(cr, m->dir, &so->model, &so->engine);
 	ret = server_run(so, &err);

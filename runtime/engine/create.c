@@ -147,7 +147,7 @@ static int engine_attach(struct engine *e, const struct engine_opts *o,
 	p.shard = o->ranks ? 1 : 0;
 	ret = kvmm_attach(&p, &e->k, text);
 	if (ret == -EEXIST && !p.pool)
-		return engine_refuse(err, ret, "domain %s is in use by another model identity (model, dtype, type of KV, layer groups, mode or block size): end what uses it, give the same --kv-groups and other options, or give another --domain",
+		return engine_refuse(err, ret, "domain %s is in use by another model identity (model, dtype, type of KV, layer groups, mode, block size or number of ranks): end what uses it, give the same --kv-groups and other options, or give another --domain",
 				     p.domain);
 	if (ret)
 		return engine_refuse(err, ret, "%s", text);

@@ -30,6 +30,7 @@ struct follow {
 	struct model_seq_in		*ins;	/* [max_seqs] */
 	u8				*buf;
 	u64				size;
+	u64				bytes;	/* of the order in @buf */
 };
 
 /* Report to the leader.  Return: 0, or the error of the exchange. */
@@ -87,11 +88,31 @@ static int detach(struct follow *f)
 static int copy(struct follow *f, const struct order *o)
 {
 	const u32 *words = (const u32 *)(o + 1);
+	const u64 parts = o->tokens ? 3 : 2;
 
-	if (f->k)
-		model_copy_blocks(f->model, &f->kv, o->value, words, words + o->nr,
-				  o->tokens ? words + 2 * o->nr : NULL, o->nr);
+	if (!f->k || o->value >= f->info->nr_groups ||
+	    f->bytes != sizeof(*o) + parts * o->nr * sizeof(u32))
+		return -EBADMSG;
+	model_copy_blocks(f->model, &f->kv, o->value, words, words + o->nr,
+			  o->tokens ? words + 2 * o->nr : NULL, o->nr);
 	return 0;
+}
+
+/* Are the parts of the order as long as they say? */
+static bool step_fits(const struct follow *f, const struct order *o)
+{
+	const struct order_seq *seqs = (const void *)(o + 1);
+	u64 bytes = sizeof(*o) + o->nr * sizeof(*seqs), tokens = 0;
+	u32 i, g;
+
+	if (!f->k || o->nr > f->info->max_seqs || f->bytes < bytes)
+		return false;
+	for (i = 0; i < o->nr; i++) {
+		tokens += seqs[i].nr_tokens;
+		for (g = 0; g < f->info->nr_groups; g++)
+			bytes += seqs[i].entries[g] * sizeof(u32);
+	}
+	return tokens == o->tokens && f->bytes == bytes + tokens * sizeof(u32);
 }
 
 /* Arguments that are wrong here are wrong at the leader, too, which says so. */
@@ -102,6 +123,8 @@ static int step(struct follow *f, const struct order *o)
 	u32 i, g;
 	int err;
 
+	if (!step_fits(f, o))
+		return -EBADMSG;
 	for (i = 0; i < o->nr; i++) {
 		f->ins[i] = (struct model_seq_in){
 			.tokens = tokens, .nr_tokens = seqs[i].nr_tokens,
@@ -122,6 +145,8 @@ static int obey(struct follow *f)
 {
 	const struct order *o = (const void *)f->buf;
 
+	if (f->bytes < sizeof(*o))
+		return -EBADMSG;
 	switch (o->kind) {
 	case ORDER_ATTACH:
 		return attach(f, o->value);
@@ -131,26 +156,29 @@ static int obey(struct follow *f)
 		return copy(f, o);
 	case ORDER_STEP:
 		return step(f, o);
-	default:
+	case ORDER_SYNC:
+		return tell(f, 0, "");
+	case ORDER_END:
 		return 1;
+	default:
+		return -EBADMSG;
 	}
 }
 
 /* The next order is in f->buf: 0; -EAGAIN: there is none yet. */
 static int receive(struct follow *f)
 {
-	u64 bytes;
 	u8 *more;
 	int err;
 
-	err = ranks_recv(f->ranks, f->buf, f->size, &bytes, FOLLOW_WAIT_MS);
+	err = ranks_recv(f->ranks, f->buf, f->size, &f->bytes, FOLLOW_WAIT_MS);
 	if (err != -EMSGSIZE)
 		return err;
-	more = realloc(f->buf, 2 * bytes);
+	more = realloc(f->buf, 2 * f->bytes);
 	if (!more)
 		return -ENOMEM;
 	f->buf = more;
-	f->size = 2 * bytes;
+	f->size = 2 * f->bytes;
 	return -EAGAIN;
 }
 
@@ -188,6 +216,8 @@ int engine_follow(struct model *model, const struct engine_opts *opts,
 	free(f.buf);
 	if (ret == 1)
 		return 0;
+	if (ret == -EBADMSG)
+		return engine_refuse(err, ret, "an order of rank 0 is malformed");
 	/* The leader may have ended without an order, by a signal for example. */
 	if (ret == -EPIPE && !ranks_failure(opts->ranks))
 		return 0;

@@ -339,12 +339,14 @@ struct draws {
  * @ranks:    NULL: the model is whole
  * @buf:      the order that is sent, @size bytes
  * @attached: the ranks were told to attach
+ * @copies:   they were told to copy, and may not have done it yet
  */
 struct lead {
 	struct ranks	*ranks;
 	void		*buf;
 	size_t		size;
 	bool		attached;
+	bool		copies;
 };
 
 /**
@@ -491,6 +493,11 @@ void lead_copy(struct engine *e, u32 group, const u32 *from, const u32 *to,
 	       const u32 *tokens, u32 nr);
 /* The first @nr of e->ins run now. */
 void lead_step(struct engine *e, u32 nr);
+/*
+ * Wait for copies that no forward has waited for, before their step ends: 0 or
+ * -ENOTRECOVERABLE, with e->why.
+ */
+int __must_check lead_settle(struct engine *e);
 
 /* ---- create.c ---- */
 

@@ -80,13 +80,13 @@ int lead_check(struct engine *e)
 void lead_copy(struct engine *e, u32 group, const u32 *from, const u32 *to,
 	       const u32 *tokens, u32 nr)
 {
-	const size_t bytes = nr * sizeof(u32);
+	const size_t bytes = nr * sizeof(u32), all = (tokens ? 3 : 2) * bytes;
 	struct order *o;
 	u32 *words;
 
 	if (!e->lead.ranks)
 		return;
-	o = order_take(&e->lead, sizeof(*o) + 3 * bytes);
+	o = order_take(&e->lead, sizeof(*o) + all);
 	if (!o)
 		return ranks_abort(e->lead.ranks, "no memory for the copies of a step");
 	*o = (struct order){
@@ -98,7 +98,23 @@ void lead_copy(struct engine *e, u32 group, const u32 *from, const u32 *to,
 	if (tokens)
 		memcpy(words + 2 * nr, tokens, bytes);
 	/* A failure shows in the exchanges of the step. */
-	(void)!order_send(&e->lead, o, sizeof(*o) + 3 * bytes);
+	(void)!order_send(&e->lead, o, sizeof(*o) + all);
+	e->lead.copies = true;
+}
+
+int lead_settle(struct engine *e)
+{
+	const struct order o = { .kind = ORDER_SYNC };
+	struct engine_error err = { "" };
+
+	if (!e->lead.copies)
+		return 0;
+	e->lead.copies = false;
+	if (!order_send(&e->lead, &o, sizeof(o)) &&
+	    !ranks_report(e->lead.ranks, 0, NULL, &err))
+		return 0;
+	snprintf(e->why, sizeof(e->why), "%s", ranks_why(e->lead.ranks));
+	return -ENOTRECOVERABLE;
 }
 
 /* Table entries of a group that the step may read. */
@@ -161,6 +177,8 @@ void lead_step(struct engine *e, u32 nr)
 	*o = (struct order){ .kind = ORDER_STEP, .nr = nr, .tokens = tokens };
 	step_fill(e, nr, (struct order_seq *)(o + 1));
 	(void)!order_send(&e->lead, o, bytes);
+	/* Its exchanges wait for all orders before. */
+	e->lead.copies = false;
 }
 
 void engine_ranks_end(struct ranks *r)

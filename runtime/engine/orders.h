@@ -6,7 +6,8 @@
  *
  *	ATTACH	nothing
  *	DETACH	nothing
- *	COPY	@nr entries to copy from, @nr to copy to, @nr counts of tokens
+ *	COPY	@nr entries to copy from, @nr to copy to, and, if @tokens, @nr counts of tokens
+ *	SYNC	nothing; answered by a report
  *	STEP	for each of @nr sequences a struct order_seq; then their tokens; then, sequence
  *		after sequence and group after group, their table entries
  *	END	nothing
@@ -20,6 +21,7 @@ enum order_kind {
 	ORDER_ATTACH,
 	ORDER_DETACH,
 	ORDER_COPY,
+	ORDER_SYNC,
 	ORDER_STEP,
 	ORDER_END,
 };

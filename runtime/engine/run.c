@@ -450,6 +450,8 @@ int step_run(struct engine *e, struct step *st)
 		err = step_forward(e, st, &ns);
 	if (!err)
 		err = device_failed(e);
+	if (!err)
+		err = lead_settle(e);
 	if (err)
 		return err;
 	step_account(e, st, ns, &prefill);

@@ -95,10 +95,8 @@ static void remove_names(void)
 	char line[4300], *path;
 
 	while (f && fgets(line, sizeof(line), f)) {
-		path = strstr(line, "/dev/shm/vader_segment.");
-		if (!path)
-			path = strstr(line, "/dev/shm/sm_segment.");
-		if (!path)
+		path = strchr(line, '/');
+		if (!path || (!strstr(path, "/vader_segment.") && !strstr(path, "/sm_segment.")))
 			continue;
 		path[strcspn(path, " \n")] = '\0';
 		unlink(path);

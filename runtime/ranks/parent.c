@@ -28,6 +28,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <kvmm/clock.h>
+
 #include "runtime/ranks/internal.h"
 
 #define PARENT_ENV	"KVRT_RANKS_PARENT"
@@ -157,7 +159,8 @@ static void kin_read(struct parent *p, struct kin *k)
 	ssize_t n;
 
 	while ((n = recv(k->fd, &w, sizeof(w), 0)) == sizeof(w))
-		if (w.kind < WORD_NR)
+		/* The first exit code counts: it was sent before the group was ended. */
+		if (w.kind < WORD_NR && k->said[w.kind] < 0)
 			k->said[w.kind] = w.value;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
 		return;
@@ -248,8 +251,9 @@ static void judge(struct parent *p)
 
 	if (!joined && p->lost)
 		most = 1;
-	if (!joined && !ended && ++p->starts == START_LOOKS) {
-		say_late(p);
+	if (!joined && !ended && ++p->starts >= START_LOOKS) {
+		if (!p->said)
+			say_late(p);
 		most = 1;
 	} else if (!ended) {
 		return;
@@ -291,7 +295,7 @@ static int parent_end(struct parent *p, int status)
 
 	/* A rank that stood still may have gone on, and ended in order. */
 	if (p->said)
-		return EXIT_FAILURE;
+		return RANKS_LOST_CODE;
 	if (code >= 0)
 		return code;
 	/* Ranks end when mpiexec is killed, and mpiexec is not when a rank is. */
@@ -307,8 +311,8 @@ static int parent_end(struct parent *p, int status)
 	else if (!p->passed)
 		dprintf(STDERR_FILENO, "kvrt: error: mpiexec has ended with code %d, before the ranks met\n",
 			WEXITSTATUS(status));
-	if (WIFSIGNALED(status))
-		return 128 + WTERMSIG(status);
+	if (p->lost || WIFSIGNALED(status))
+		return RANKS_LOST_CODE;
 	return WEXITSTATUS(status) ? WEXITSTATUS(status) : EXIT_FAILURE;
 }
 
@@ -326,10 +330,16 @@ static void kin_end(struct parent *p)
 /* Pass signals on until mpiexec has ended.  Return: the exit code. */
 static int parent_wait(struct parent *p)
 {
-	int status;
+	u64 judged = kv_now_ns();
+	pid_t pid;
+	int status = 0;
 
-	while (waitpid(p->child, &status, WNOHANG) != p->child) {
+	while (!(pid = waitpid(p->child, &status, WNOHANG))) {
 		look(p);
+		/* Its bounds are counts of these times, and not of events. */
+		if (kv_now_ns() - judged < LOOK_MS * 1000000ull)
+			continue;
+		judged = kv_now_ns();
 		judge(p);
 	}
 	kin_end(p);
@@ -403,6 +413,8 @@ int parent_run(u32 nr, char **line)
 	int err;
 
 	p.want = nr;
+	/* Its parent may have ignored the end of children. */
+	signal(SIGCHLD, SIG_DFL);
 	sigemptyset(&set);
 	sigaddset(&set, SIGTERM);
 	sigaddset(&set, SIGINT);

@@ -21,6 +21,9 @@
 
 #define RANKS_MAX	64u
 
+/* Exit code of the process that a user started, if one of the ranks died. */
+#define RANKS_LOST_CODE	79
+
 struct ranks;
 
 /**

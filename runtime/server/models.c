@@ -104,7 +104,7 @@ int backend_gone(struct api_error *err)
 int backend_lost(struct api_error *err)
 {
 	return api_fail(err, 503, "", "device_failed",
-			"the server's GPU failed: try again in a moment");
+			"the GPU, or a process, of the server failed: try again in a moment");
 }
 
 int backend_admits(const struct backend *b, struct api_error *err)

@@ -540,6 +540,8 @@ static bool stop_threads(struct server *s)
 	return true;
 }
 
+bool server_is_stuck;
+
 static void take_down(struct server *s)
 {
 	u32 i;
@@ -547,8 +549,10 @@ static void take_down(struct server *s)
 	listen_unix_end(&s->path);
 	rates_stop(&s->rates);
 	lookup_close(&s->lookup);
-	if (!stop_threads(s))
+	if (!stop_threads(s)) {
+		server_is_stuck = true;
 		return;
+	}
 	if (s->ev_signal)
 		event_free(s->ev_signal);
 	if (s->ev_tick)

@@ -84,6 +84,9 @@ struct server_opts {
 	const char		*chat_template;
 };
 
+/* Does a thread of the server still run?  Then the process must end at once. */
+extern bool server_is_stuck;
+
 /* How server_run() ended. */
 enum server_end {
 	SERVER_DONE,		/* by a signal */

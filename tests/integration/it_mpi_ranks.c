@@ -8,7 +8,6 @@
  * without a file in /dev/shm.
  */
 #include <check.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
@@ -19,6 +18,7 @@
 
 #include "runtime/ranks/ranks.h"
 #include "tests/level.h"
+#include "tests/shm_dir.h"
 #include "tests/tmp.h"
 
 #define TIMEOUT_MS	1000u
@@ -164,36 +164,12 @@ static struct {
 	int	status;
 } job;
 
-static char files_before[65536];
-
 static u64 now_ms(void)
 {
 	struct timespec ts;
 
 	clock_gettime(CLOCK_MONOTONIC, &ts);
 	return (u64)ts.tv_sec * 1000 + (u64)ts.tv_nsec / 1000000;
-}
-
-/* A name that Open MPI gives to a file of shared memory. */
-static bool is_of_mpi(const char *name)
-{
-	return strstr(name, "vader") || strstr(name, "osc") || strstr(name, "ompi") ||
-	       strstr(name, "open_mpi") || strstr(name, "sm_segment");
-}
-
-/* Names of MPI's files in /dev/shm that are not in @before go to @text. */
-static void list_files(char *text, size_t len, const char *before)
-{
-	DIR *d = opendir("/dev/shm");
-	struct dirent *e;
-	size_t n = 0;
-
-	text[0] = '\0';
-	while (d && (e = readdir(d)))
-		if (is_of_mpi(e->d_name) && !strstr(before, e->d_name))
-			n += (size_t)snprintf(text + n, len - n, "%s\n", e->d_name);
-	if (d)
-		closedir(d);
 }
 
 static const char *output(void)
@@ -228,7 +204,6 @@ static void start(char *const argv[])
 {
 	int fd = mkstemp(tmp_name(job.path, sizeof(job.path), "mpi"));
 
-	list_files(files_before, sizeof(files_before), "");
 	ck_assert_int_ge(fd, 0);
 	job.pid = fork();
 	if (!job.pid) {
@@ -291,7 +266,7 @@ static void check_nothing_left(void)
 	for (;; usleep(20000)) {
 		for (i = left = 0; i < job.nr; i++)
 			left += job.rank[i] && !kill(job.rank[i], 0);
-		list_files(files, sizeof(files), files_before);
+		shm_dir_list(files, sizeof(files));
 		if (!left && !files[0])
 			return;
 		ck_assert_msg(now_ms() < until, "%u ranks left, and files: %s", left, files);
@@ -301,11 +276,13 @@ static void check_nothing_left(void)
 static void setup(void)
 {
 	memset(&job, 0, sizeof(job));
+	shm_dir_create();
 }
 
 static void teardown(void)
 {
 	unlink(job.path);
+	shm_dir_remove();
 }
 
 static void check_line(const char *line)
@@ -479,7 +456,6 @@ START_TEST(window_without_room_is_refused)
 {
 	setenv("OMPI_MCA_osc_sm_backing_directory", "/nonexistent", 1);
 	start_scene("whole", 2);
-	unsetenv("OMPI_MCA_osc_sm_backing_directory");
 	check_refused("refused: no window of 1 MB: is /dev/shm full? MPI_Win_allocate_shared failed");
 }
 END_TEST

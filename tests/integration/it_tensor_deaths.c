@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "tests/integration/serve.h"
+#include "tests/shm_dir.h"
 
 #define POOLS		"--backend", "host", "--pool", "host:16M", "--pool", "host:16M", \
 			"--extent-size", "512K"
@@ -106,43 +107,21 @@ static pid_t victim_pid(enum victim v)
 	return 0;
 }
 
-/* Names of MPI's files in /dev/shm that are not in @before; to be freed. */
-static char *files_of_mpi(const char *before)
-{
-	DIR *d = opendir("/dev/shm");
-	struct dirent *e;
-	char *text = NULL;
-	size_t len;
-	FILE *f = open_memstream(&text, &len);
-
-	while (d && (e = readdir(d)))
-		if ((strstr(e->d_name, "vader") || strstr(e->d_name, "osc") ||
-		     strstr(e->d_name, "sm_segment")) && !strstr(before, e->d_name))
-			fprintf(f, "%s\n", e->d_name);
-	fclose(f);
-	if (d)
-		closedir(d);
-	return text;
-}
-
-/* Other groups of the machine have files, too, but only while they start. */
-static void nothing_left(const char *before)
+static void nothing_left(void)
 {
 	const u64 end = now_ms() + 10000ull * time_scale();
 	struct member all[PROCESSES];
-	char *files;
+	char files[4096];
 	u32 n;
 
 	for (;; nap_ms(20)) {
 		n = members(all);
-		files = files_of_mpi(before);
+		shm_dir_list(files, sizeof(files));
 		if (!n && !files[0])
-			break;
+			return;
 		ck_assert_msg(now_ms() < end, "%u processes are left, and files: %s\n%s", n,
 			      files, serve_said(&server));
-		free(files);
 	}
-	free(files);
 }
 
 /* ---- load ---- */
@@ -303,7 +282,6 @@ static bool lives_on(pid_t leader)
 /* Return: milliseconds from the blow to the end of the group, 0 if it lived on. */
 static u64 run_round(u32 number)
 {
-	char *before = files_of_mpi("");
 	struct round r = round_draw(number);
 	u64 ms = 0;
 
@@ -326,8 +304,7 @@ static u64 run_round(u32 number)
 		if (!r.starting)
 			load_end(false);
 	}
-	nothing_left(before);
-	free(before);
+	nothing_left();
 	if (getenv("KVMM_TEST_VERBOSE"))
 		printf("round %u: %s of %s%s: %llu ms\n", number, strsignal(r.sig), names[r.victim],
 		       r.starting ? " at the start" : "", (unsigned long long)ms);
@@ -340,6 +317,7 @@ START_TEST(test_deaths)
 	u64 ms, most = 0, sum = 0;
 	u32 i, ended = 0;
 
+	shm_dir_create();
 	rig_start(&rig, POOLS, NULL);
 	start_group(true);
 	check_text();
@@ -358,6 +336,7 @@ START_TEST(test_deaths)
 	free(text_of_first);
 	rig_walk(&rig);
 	rig_stop(&rig);
+	shm_dir_remove();
 }
 END_TEST
 

@@ -149,6 +149,7 @@ cat >"$work/others" <<-'EOF'
 	--last
 	--list
 	--mem
+	--allow-run-as-root
 	--model-path
 	--mpi
 	--no-create-home
@@ -157,6 +158,7 @@ cat >"$work/others" <<-'EOF'
 	--now
 	--ntasks
 	--out
+	--oversubscribe
 	--part
 	--path
 	--prefix-caching-hash-algo
