@@ -24,7 +24,7 @@
 static_assert(RANKS_LOST_CODE == CLI_EX_DEVICE, "a lost rank ends kvrt as a lost device does");
 
 #define LOAD_MS		3600000u	/* that one rank may load longer than another */
-#define ROOM_BYTES	(16ull << 20)	/* touched as far as it is used */
+#define ROOM_BYTES	(16ull << 20)	/* a rank has three, in shared memory */
 
 /* Is this rank one that prints errors of the group? */
 static bool prints(const struct cli_ranks *cr)
@@ -32,7 +32,7 @@ static bool prints(const struct cli_ranks *cr)
 	return !ranks_number(cr->ranks);
 }
 
-static int is_launched(u32 nr, u32 launched)
+static int refuse_launcher(u32 nr, u32 launched)
 {
 	if (launched < 2 || nr > 1)
 		return 0;
@@ -52,7 +52,7 @@ int cli_ranks_open(u32 nr, char **argv, struct cli_ranks *cr)
 	int ret;
 
 	*cr = (struct cli_ranks){ 0 };
-	ret = is_launched(nr, ranks_launched());
+	ret = refuse_launcher(nr, ranks_launched());
 	if (ret || nr < 2)
 		return ret;
 	ret = ranks_launch(nr, argv, why, sizeof(why));
@@ -106,7 +106,7 @@ static void digest_text(const char *text, u8 *out)
 	free(d);
 }
 
-/* The options that change the work of a rank. */
+/* The options that ranks must have alike. */
 static void options_text(const struct model_opts *m, const struct engine_opts *e,
 			 char *text, size_t len)
 {

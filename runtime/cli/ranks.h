@@ -21,8 +21,10 @@ struct cli_ranks {
  * cli_ranks_open() - start the other ranks, or join them
  * @nr:        ranks; 0 or 1: none
  * @argv:      arguments of this program, unchanged
+ * @cr:        filled in; cr->ranks is NULL without ranks
  *
- * If no launcher has started this process, it becomes mpiexec.
+ * If no launcher has started this process, it runs mpiexec, passes signals to rank 0, and
+ * ends with its exit code.
  *
  * Return: 0, or an exit code after one line on stderr.
  */

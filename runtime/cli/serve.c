@@ -492,7 +492,7 @@ static int serve_ranks(struct server_opts *so, struct cli_ranks *cr)
 	return exit_of((enum server_end)ret, err);
 }
 
-/* What needs no ranks: one process refuses it, before there are others. */
+/* Options that need no ranks.  One process refuses them before it starts others. */
 static int prepare(const struct serve_opts *o, char **argv, int nr,
 		   struct serve_models *m, struct keys *keys, struct server_opts *so)
 {

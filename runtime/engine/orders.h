@@ -40,6 +40,10 @@ struct order {
 	u32	tokens;
 };
 
+/**
+ * struct order_seq - a sequence of a STEP, as struct model_seq_in
+ * @entries: table entries of each layer group
+ */
 struct order_seq {
 	u32	nr_tokens;
 	u32	start;

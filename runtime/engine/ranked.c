@@ -100,7 +100,7 @@ int engine_ranks_agree(struct ranks *r, int err, const struct engine_facts *fact
 		a = &all[0].facts;
 		b = &all[i].facts;
 		if (memcmp(a->version, b->version, sizeof(a->version)))
-			what = "is another version of kvrt: install the same on all nodes";
+			what = "is another version of kvrt: start all ranks with the same kvrt";
 		else if (memcmp(a->model, b->model, sizeof(a->model)))
 			what = "has other model files: give all ranks the same model";
 		else if (memcmp(a->options, b->options, sizeof(a->options)))

@@ -392,7 +392,7 @@ int cut_open(struct ckpt *c, const struct model_config *whole,
 	weights_walk(whole, prefix, cut_tensor, cut);
 	if (!judge && cut_copy(cut))
 		return model_fail(err, -ENOMEM, "%s: no memory for %llu MB of a rank's "
-				  "columns: use fewer ranks on this machine", c->dir,
+				  "columns: free memory, or use a smaller model", c->dir,
 				  (unsigned long long)(cut->bytes >> 20));
 	for (i = 0; i < cut->nr; i++)
 		ckpt_replace(c, &cut->parts[i].t);

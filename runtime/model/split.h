@@ -76,7 +76,7 @@ struct cut;
  * @whole: configuration of the whole model
  * @mine:  of the rank's part
  * @judge: change shapes only
- * @out:   owns the parts; to be closed after @c
+ * @out:   owns the parts; to be closed after @c, also on failure
  * @err:   set on failure
  *
  * Rows of a matrix, and the experts of a tensor of all experts, stay where they are

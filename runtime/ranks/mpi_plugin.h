@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * mpi_plugin.h - what kvrt asks of MPI
+ * mpi_plugin.h - the calls of MPI that kvrt needs
  *
  * MPI has no common ABI.  So the calls of MPI are in kvrt-mpi.so, which mpicc compiles, and
  * kvrt loads it only for a group.  kvrt and the plugin are of one build.

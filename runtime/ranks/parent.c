@@ -65,8 +65,9 @@ static socklen_t address_of(const char *name, struct sockaddr_un *a)
 /**
  * struct kin - a rank, as the parent sees it
  * @fd:   its connection; -1: it has ended
- * @rank: its number, -1 until it has said it
- * @said: [WORD_RANK] its number, [WORD_CODE] its exit code; -1: it has not said it
+ * @pid:  of the rank
+ * @said: [WORD_RANK] its number, [WORD_CODE] its exit code, [WORD_JOINED]
+ *        0 when it is in the group; -1: it has not said it
  */
 struct kin {
 	int	fd;
@@ -76,6 +77,9 @@ struct kin {
 
 /**
  * struct parent - the state of the parent
+ * @poll:   epoll of @listener, @signals and all connections
+ * @child:  mpiexec
+ * @kin:    [@nr] ranks that have connected
  * @want:   number of ranks that mpiexec starts
  * @lost:   the first rank that ended without an exit code, or NULL
  * @starts: looks while ranks had not joined

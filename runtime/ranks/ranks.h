@@ -7,9 +7,9 @@
  * through this window: the exchange of a step, messages of the leader, and the bytes of a
  * gather.  MPI is called again only at the end.
  *
- * Every wait is bounded.  A rank that ends is noticed within 100 ms, a rank that stands
- * still after timeout_ms.  The first rank that notices it writes the failure into the
- * window, and then all ranks fail with the same line.
+ * Every wait is bounded, once ranks_open() has returned.  A rank that ends is noticed
+ * within 100 ms, a rank that stands still after timeout_ms.  The first rank that notices
+ * it writes the failure into the window, and then all ranks fail with the same line.
  *
  * One thread at a time uses a struct ranks.  ranks_close() of a group that MPI started is
  * called by the thread that called ranks_open().
@@ -47,8 +47,8 @@ struct ranks_opts {
  * Loads the MPI plugin, starts MPI and makes the window.  All ranks call it.
  *
  * Return: 0; -ENOENT: no plugin, or it cannot be loaded; -ESRCH: this process was not
- * started by mpiexec; -EINVAL: wrong number of ranks, or other options than those of
- * rank 0; -EXDEV: ranks on several nodes; -EIO: MPI failed; -EPIPE, -ETIMEDOUT: a rank
+ * started by mpiexec; -EINVAL: wrong number of ranks, or another size of rooms than that
+ * of rank 0; -EXDEV: ranks on several nodes; -EIO: MPI failed; -EPIPE, -ETIMEDOUT: a rank
  * ended or did not come; -ENOMEM.
  */
 int ranks_open(const struct ranks_opts *o, struct ranks **out, char *why, size_t len)
@@ -56,7 +56,7 @@ int ranks_open(const struct ranks_opts *o, struct ranks **out, char *why, size_t
 
 /**
  * ranks_threads() - the same group over threads of one process
- * @nr, @room, @timeout_ms:	as in struct ranks_opts
+ * @nr, @room, @timeout_ms:	as in struct ranks_opts; @nr may be 1
  * @out:	@nr pointers; the thread of rank i uses out[i]
  *
  * It needs no MPI.  Every rank is closed by ranks_close().

@@ -85,7 +85,7 @@ void ev_ring_done(struct ev_ring *r, const struct ev_rec *rec);
 
 /* ---- pack.c ---- */
 
-/* struct pack - bytes of MessagePack; what does not fit is cut, and @full says so */
+/* struct pack - bytes of MessagePack; bytes that do not fit are cut, and @full says so */
 struct pack {
 	u8	*buf;
 	u32	size;

@@ -55,18 +55,18 @@ bool events_built(void)
 #define SLOW_NS		(10 * NSEC_PER_SEC)	/* until a peer that takes nothing is given up */
 #define TAKE_MOST	4096u	/* records taken before requests are looked at */
 
-#define TOPIC_MOST	512u
+#define TOPIC_ROOM	512u
 
 /* The topic of a batch of the domain; CORE_NONE: of no domain in particular. */
-static void topic_of(const struct events *e, u32 domain, char topic[TOPIC_MOST])
+static void topic_of(const struct events *e, u32 domain, char topic[TOPIC_ROOM])
 {
 	const char *s = e->setup->opt.kv_events_topic ?: "";
 	const char *word = strstr(s, EV_TOPIC_DOMAIN);
 
 	if (!word)
-		snprintf(topic, TOPIC_MOST, "%s", s);
+		snprintf(topic, TOPIC_ROOM, "%s", s);
 	else
-		snprintf(topic, TOPIC_MOST, "%.*s%.*s%s", (int)(word - s), s, KVMM_NAME_LEN,
+		snprintf(topic, TOPIC_ROOM, "%.*s%.*s%s", (int)(word - s), s, KVMM_NAME_LEN,
 			 domain == CORE_NONE ? "" : e->domains[domain],
 			 word + strlen(EV_TOPIC_DOMAIN));
 }
@@ -104,7 +104,7 @@ static void batch_out(struct events *e)
 {
 	struct ev_batch *b = e->batch;
 	const u64 seq = e->keep.next;
-	char topic[TOPIC_MOST];
+	char topic[TOPIC_ROOM];
 
 	if (!ev_batch_end(b))
 		return;
