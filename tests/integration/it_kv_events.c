@@ -31,7 +31,7 @@
 #define TOPIC		"kv@here@it"
 
 static struct rig rig;
-static char dir[64], live[96], old[96];
+static char dir[96], live[128], old[128];
 static struct kvmm *kv;
 static u64 step_number;
 static struct sub sub;
@@ -60,8 +60,7 @@ static struct kvmm *attach(const char *domain)
 /* A daemon whose pool has 1024 blocks; more arguments follow, NULL-terminated. */
 #define start(...)							\
 do {									\
-	strcpy(dir, "/tmp/kvev.XXXXXX");				\
-	ck_assert_ptr_nonnull(mkdtemp(dir));				\
+	ck_assert_ptr_nonnull(mkdtemp(tmp_name(dir, sizeof(dir), "ev")));	\
 	snprintf(live, sizeof(live), "ipc://%s/live", dir);		\
 	snprintf(old, sizeof(old), "ipc://%s/old", dir);		\
 	rig_start(&rig, "--pool-size", "1M", "--extent-size", "64K",	\
