@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "tests/integration/serve.h"
+#include "tests/shm_dir.h"
 
 #define RANKS		"--tensor-parallel", "2", "--mode", "exact"
 #define POOLS		"--backend", "host", "--pool", "host:16M", "--pool", "host:16M", \
@@ -403,6 +404,7 @@ int main(void)
 		printf("SKIP it_tensor: there is no mpiexec here\n");
 		return 0;
 	}
+	mpi_leaks_ignore();
 	tcase_set_timeout(tc, 120);
 	tcase_add_test(tc, test_same_texts);
 	tcase_add_test(tc, test_notify);

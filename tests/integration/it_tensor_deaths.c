@@ -351,6 +351,7 @@ int main(void)
 		printf("SKIP it_tensor_deaths: there is no mpiexec here\n");
 		return 0;
 	}
+	mpi_leaks_ignore();
 	tcase_set_timeout(tc, 2900);
 	tcase_add_test(tc, test_deaths);
 	suite_add_tcase(s, tc);
