@@ -93,17 +93,11 @@ static void digest_add(void *arg, const char *tag, const void *data, size_t len)
 	kvmm_identity_add(arg, tag, data, len);
 }
 
-static void digest_text(const char *text, u8 *out)
+static void digest_text(struct kvmm_identity *d, const char *text, u8 *out)
 {
-	struct kvmm_identity *d = malloc(sizeof(*d));
-
-	memset(out, 0, ENGINE_DIGEST_LEN);
-	if (!d)
-		return;
 	kvmm_identity_init(d);
 	kvmm_identity_add(d, "text", text, strlen(text));
 	kvmm_identity_final(d, out);
-	free(d);
 }
 
 /* The options that ranks must have alike. */
@@ -154,14 +148,15 @@ static int facts_get(const struct cli_ranks *cr, const char *dir, const struct m
 		model_free(model);
 		ret = judge(dir, mo, &cr->link, &model, why);
 	}
-	free(d);
 	if (ret)
-		return ret;
+		goto out_free;
 	model_free(model);
-	digest_text(KVMM_VERSION, facts->version);
+	digest_text(d, KVMM_VERSION, facts->version);
 	options_text(mo, eo, text, sizeof(text));
-	digest_text(text, facts->options);
-	return 0;
+	digest_text(d, text, facts->options);
+out_free:
+	free(d);
+	return ret;
 }
 
 int cli_ranks_agree(struct cli_ranks *cr, const char *dir, const struct model_opts *mo,
@@ -215,7 +210,6 @@ int cli_ranks_follow(struct cli_ranks *cr, const char *dir, const struct model_o
 int cli_ranks_close(struct cli_ranks *cr, int code)
 {
 	const bool leads = cr->ranks && prints(cr);
-
 	int own;
 
 	if (!cr->ranks)

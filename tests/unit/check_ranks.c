@@ -96,7 +96,7 @@ static void *exchange(void *arg)
 		fill(ranks_room(p->r), self, round, words);
 		p->ret = ranks_share(p->r);
 		for (i = 0; i < nr && !p->ret; i++) {
-			/* What of() gave in the round before is still there. */
+			/* The room that of() gave in the round before is still there. */
 			if (before[i])
 				p->bad += judge(before[i], i, round - 1, words);
 			before[i] = ranks_of(p->r, i);

@@ -79,7 +79,7 @@ static bool feed_room(void *arg)
 }
 
 /**
- * events_init() - the ring, and the core's memory for what it told
+ * events_init() - make the ring, and the core's memory of names that it has told
  *
  * Context: the core has been made, and there are no threads.
  * Return: 0 or -ENOMEM.
